@@ -272,7 +272,11 @@ func sameTerm(a, b Term) bool {
 
 // takesOf reads the takes of a bound pod from its grants. Amounts that the grants leave out are those asked for.
 func takesOf(s *shape, pod *Pod, grants []Grant) []take {
-	var takes []take
+	cards := 0
+	for _, g := range grants {
+		cards += len(g.Cards)
+	}
+	takes := make([]take, 0, cards)
 	for _, g := range grants {
 		container := slices.IndexFunc(pod.Containers, func(c Container) bool { return c.Name == g.Container })
 		var asked *need

@@ -73,7 +73,7 @@ func (p *Placer) leave(key string, b bound, pod *corev1.Pod) {
 	}
 	p.outdated[b.pod.Gang] = true
 	if r := p.reservations[b.pod.Gang]; r != nil {
-		r.bound[b.pod.PodSet]--
+		r.count(b.pod.PodSet, -1)
 	}
 	p.countAsAsked(b.pod.Gang, &b.pod)
 	b.pod.Gang, b.pod.PodSet = "", ""

@@ -29,6 +29,7 @@ func NodePlacements(placement any) []NodePlacement {
 			out[i].Pods += placed.Count
 			for _, pod := range placed.Cards {
 				for _, grant := range pod {
+					out[i].Cards = slices.Grow(out[i].Cards, len(grant.Cards))
 					for _, card := range grant.Cards {
 						out[i].Cards = append(out[i].Cards, card.Index)
 					}

@@ -92,7 +92,7 @@ func (p *Placer) Has(node string) bool {
 func (p *Placer) On(node string) []admission.Key {
 	gangs := map[string]bool{}
 	for at := range p.reservations {
-		for set, n := range p.reservations[at].free {
+		for set, n := range p.reservations[at].places() {
 			gangs[at] = gangs[at] || set.node == node && n > 0
 		}
 	}

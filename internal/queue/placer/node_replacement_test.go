@@ -180,7 +180,7 @@ func TestRuns(t *testing.T) {
 			if p.Runs(r.Workload, "a1") != test.want || p.Runs(r.Workload, "a2") {
 				t.Errorf("runs there: %t, want %t", !test.want, test.want)
 			}
-			if free := p.reservations[gangKey(r.Workload)].free; free[place{"main", "a2"}] != 1 || test.want && free[place{"main", "a1"}] != 0 {
+			if free := p.reservations[gangKey(r.Workload)].places(); free[place{"main", "a2"}] != 1 || test.want && free[place{"main", "a1"}] != 0 {
 				t.Errorf("reserved for pods to come: %v", free)
 			}
 			if affected := p.AffectedWorkloads(); len(test.pods) == 2 && len(affected) != 1 {

@@ -609,7 +609,7 @@ func TestPodBoundElsewhereMayHelpOthers(t *testing.T) {
 	fits(t, p, asking("a", 1, 3))
 	there := pod("a", 0, corev1.PodRunning)
 	for _, name := range []string{"n0", "n1"} {
-		if there.Spec.NodeName = name; p.reservations[gangKey(admission.Key{Namespace: "ns", Name: "a"})].free[place{"main", name}] == 0 {
+		if there.Spec.NodeName = name; p.reservations[gangKey(admission.Key{Namespace: "ns", Name: "a"})].places()[place{"main", name}] == 0 {
 			break
 		}
 	}

@@ -14,8 +14,8 @@ import (
 type reservation struct {
 	gang   placement.Gang
 	answer placement.Answer
-	free   map[place]int  // not taken by a pod yet
-	bound  map[string]int // pods on nodes, by pod set
+	free   map[place]int  // not taken by a pod yet; nil: see places
+	bound  map[string]int // pods on nodes, by pod set; nil: none
 	lacks  map[string]int // pods for which nothing is reserved, by pod set
 }
 
@@ -33,29 +33,43 @@ func (r *reservation) hasPods() bool {
 }
 
 func newReservation(gang placement.Gang, answer placement.Answer) *reservation {
-	r := &reservation{gang: gang, bound: map[string]int{}}
-	r.move(answer)
-	return r
+	return &reservation{gang: gang, answer: answer}
 }
 
 // move the part of the reservation that no pod has taken.
 func (r *reservation) move(answer placement.Answer) {
-	r.answer, r.free = answer, map[place]int{}
-	for _, set := range answer.PodSets {
-		for _, placed := range set.Placed {
-			r.free[place{set.Name, placed.Node}] += placed.Count
+	r.answer, r.free = answer, nil
+}
+
+// places that no pod has taken yet. They are counted when they are first asked for: most placements end as a what-if.
+func (r *reservation) places() map[place]int {
+	if r.free == nil {
+		r.free = map[place]int{}
+		for _, set := range r.answer.PodSets {
+			for _, placed := range set.Placed {
+				r.free[place{set.Name, placed.Node}] += placed.Count
+			}
 		}
 	}
+	return r.free
+}
+
+// count pods of a set that came to nodes, or left.
+func (r *reservation) count(podSet string, pods int) {
+	if r.bound == nil {
+		r.bound = map[string]int{}
+	}
+	r.bound[podSet] += pods
 }
 
 // take counts a bound pod and reports whether its node was reserved for it.
 func (r *reservation) take(podSet, node string) bool {
-	r.bound[podSet]++
-	at := place{podSet, node}
-	if r.free[at] == 0 {
+	r.count(podSet, 1)
+	at, free := place{podSet, node}, r.places()
+	if free[at] == 0 {
 		return false
 	}
-	r.free[at]--
+	free[at]--
 	return true
 }
 
@@ -65,7 +79,7 @@ func (r *reservation) join(podSet string) {
 	for i := range r.gang.PodSets {
 		if r.gang.PodSets[i].Name == podSet {
 			r.gang.PodSets[i].Count++
-			r.bound[podSet]++
+			r.count(podSet, 1)
 		}
 	}
 }
