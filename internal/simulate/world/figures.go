@@ -7,8 +7,9 @@ type figures struct {
 	at      int64
 	cards   int64 // of all nodes
 	queues  map[string]*queueFigures
-	running int64 // cards
-	waiting int   // jobs
+	each    []*queueFigures // of these
+	running int64           // cards
+	waiting int             // jobs
 
 	busy, free int64 // card-seconds
 	// fragments are card-seconds free on nodes that are in part used, while jobs wait.
@@ -54,7 +55,8 @@ func (f *figures) begin(w *World) {
 	f.queues = map[string]*queueFigures{}
 	for i := range w.cluster.Queues {
 		q := &w.cluster.Queues[i]
-		f.queues[q.Name] = &queueFigures{queue: q, nominal: nominalOf(q.Groups, w.cluster.Cards)}
+		f.each = append(f.each, &queueFigures{queue: q, nominal: nominalOf(q.Groups, w.cluster.Cards)})
+		f.queues[q.Name] = f.each[i]
 	}
 	if len(w.trace.Jobs) > 0 {
 		f.at = w.trace.Jobs[0].Submit
@@ -90,7 +92,7 @@ func (f *figures) pass(w *World, to int64) {
 	}
 	f.busy += d * f.running
 	f.free += d * (f.cards - f.running)
-	for _, q := range f.queues {
+	for _, q := range f.each {
 		q.busy += d * q.running
 		q.had += d * q.nominal
 		q.over += d * max(0, q.running-q.nominal)
