@@ -283,8 +283,9 @@ func (e *Engine) refreshOthers(t *tree, entries []*assignment) []*assignment {
 		return entries
 	}
 	borrows, reserves := entries[0].borrow > 0, !entries[0].admissible()
-	if !t.choice && !(borrows && (reserves || t.unreclaims)) {
-		return entries // nobody has another flavor to choose, or loses its fit
+	losesFit := borrows && (reserves || t.unreclaims)
+	if !losesFit && !t.choice {
+		return entries
 	}
 	left, moved := entries[:0], false
 	for _, a := range entries {
