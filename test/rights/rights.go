@@ -30,8 +30,8 @@ rules:
 
 // Use is a kind of request an account made.
 type Use struct {
-	Account, Verb, Group, Resource, Namespace, Name string
-	Refused                                         bool
+	Account, Verb, Group, Resource, Name string
+	Refused                              bool
 }
 
 func (u Use) String() string {
@@ -42,9 +42,14 @@ func (u Use) String() string {
 	return fmt.Sprintf("%s: %s %s", u.Account, u.Verb, what)
 }
 
-// Read takes the uses out of an audit log.
+// Read takes the uses out of an audit log. What was refused and at another time allowed is no refusal: roles do not change while a
+// cluster runs, and an API server that starts refuses what it has not yet read the roles for.
 func Read(log io.Reader) ([]Use, error) {
-	seen := map[Use]bool{}
+	type request struct {
+		Use
+		namespace string
+	}
+	asked := map[request]bool{}
 	lines := bufio.NewReader(log)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -76,7 +81,7 @@ func Read(log io.Reader) ([]Use, error) {
 		if event.As != nil { // the rights are those of whom it speaks for
 			for _, what := range []string{"users", "groups"} {
 				if what == "users" || len(event.As.Groups) > 1 { // system:authenticated is there without asking
-					seen[Use{Account: use.Account, Verb: "impersonate", Resource: what}] = true
+					asked[request{Use: Use{Account: use.Account, Verb: "impersonate", Resource: what}}] = true
 				}
 			}
 			continue
@@ -87,9 +92,17 @@ func Read(log io.Reader) ([]Use, error) {
 		if named[use.Resource] {
 			use.Name = event.ObjectRef.Name
 		}
-		seen[use] = true
+		asked[request{Use: use, namespace: event.ObjectRef.Namespace}] = true
 	}
-	return sorted(seen), nil
+	uses := map[Use]bool{}
+	for each := range asked {
+		allowed := each
+		allowed.Refused = false
+		if !each.Refused || !asked[allowed] {
+			uses[each.Use] = true
+		}
+	}
+	return sorted(uses), nil
 }
 
 // simulated ends the account of the agent of simulated nodes, which has the rights of the agent's.

@@ -214,6 +214,10 @@ func TestRead(t *testing.T) {
 	log := `{"verb":"patch","user":{"username":"system:serviceaccount:elastic-queue:elastic-queue"},"objectRef":{"resource":"workloads","subresource":"status","apiGroup":"kueue.x-k8s.io","name":"a"},"annotations":{"authorization.k8s.io/decision":"allow"}}
 {"verb":"patch","user":{"username":"system:serviceaccount:elastic-queue:elastic-queue"},"objectRef":{"resource":"workloads","subresource":"status","apiGroup":"kueue.x-k8s.io","name":"b"},"annotations":{"authorization.k8s.io/decision":"allow"}}
 {"verb":"get","user":{"username":"system:serviceaccount:elastic-queue:elastic-queue"},"objectRef":{"resource":"secrets","name":"x"},"annotations":{"authorization.k8s.io/decision":"forbid"}}
+{"verb":"get","user":{"username":"system:serviceaccount:elastic-queue:elastic-queue"},"objectRef":{"resource":"pods","namespace":"a"},"annotations":{"authorization.k8s.io/decision":"forbid"}}
+{"verb":"get","user":{"username":"system:serviceaccount:elastic-queue:elastic-queue"},"objectRef":{"resource":"pods","namespace":"b"},"annotations":{"authorization.k8s.io/decision":"allow"}}
+{"verb":"watch","user":{"username":"system:serviceaccount:elastic-queue:elastic-queue"},"objectRef":{"resource":"nodes"},"annotations":{"authorization.k8s.io/decision":"forbid"}}
+{"verb":"watch","user":{"username":"system:serviceaccount:elastic-queue:elastic-queue"},"objectRef":{"resource":"nodes"},"annotations":{"authorization.k8s.io/decision":"allow"}}
 {"verb":"get","user":{"username":"system:serviceaccount:elastic-queue:elastic-queue"}}
 {"verb":"get","user":{"userna`
 	uses, err := Read(strings.NewReader(log))
@@ -221,8 +225,11 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Use{
+		{Account: "elastic-queue", Verb: "get", Resource: "pods"},
+		{Account: "elastic-queue", Verb: "get", Resource: "pods", Refused: true},
 		{Account: "elastic-queue", Verb: "get", Resource: "secrets", Name: "x", Refused: true},
 		{Account: "elastic-queue", Verb: "patch", Group: "kueue.x-k8s.io", Resource: "workloads/status"},
+		{Account: "elastic-queue", Verb: "watch", Resource: "nodes"},
 	}
 	if !slices.Equal(uses, want) {
 		t.Errorf("read %+v", uses)
