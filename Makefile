@@ -239,7 +239,7 @@ CLUSTERS ?= 4
 .PHONY: test-e2e
 test-e2e: build ## Run the programs against the sandbox
 	rm -rf $(USES)
-	ELASTIC_USES=$(USES) go test -count=1 -timeout 20m -p $(CLUSTERS) ./test/queue $$(go list ./test/... | grep -v '/test/agent\|/test/faults\|/test/operators\|/test/migration\|/test/rights\|/test/web\|/test/clients')
+	ELASTIC_USES=$(USES) go test -count=1 -timeout 20m -p $(CLUSTERS) ./test/queue ./test/local $$(go list ./test/... | grep -v '/test/agent\|/test/faults\|/test/operators\|/test/migration\|/test/rights\|/test/web\|/test/clients')
 
 # Folder for images of the page's views; empty makes none.
 SHOTS ?=

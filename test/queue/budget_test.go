@@ -29,10 +29,10 @@ func hours(period v1alpha1.BudgetPeriod, amount string) v1alpha1.Budget {
 // used it are deleted while nobody leads.
 func TestBudgetIsExactThroughARestart(t *testing.T) {
 	ns := queueFor(t, "3")
-	policy := queuePolicy(ns, clusterQueueTarget(ns))
+	policy := sandbox.QueuePolicy(ns, sandbox.ClusterQueueTarget(ns))
 	policy.Spec.Budgets = []v1alpha1.Budget{hours(v1alpha1.PeriodMonth, "5")}
 	cluster.Make(t, policy)
-	waitAccepted(t, ns, v1alpha1.ReasonAccepted)
+	cluster.WaitAccepted(t, ns, v1alpha1.ReasonAccepted)
 	a, b, large := bare(ns, "a", 2, 0), bare(ns, "b", 1, 0), bare(ns, "large", 3, 0)
 	large.Spec.MaximumExecutionTimeSeconds = ptr.To[int32](1 << 30)
 	cluster.Make(t, a, b, large)

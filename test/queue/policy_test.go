@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -21,40 +20,13 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-func queuePolicy(name string, targets ...v1alpha1.TargetRef) *v1alpha1.QueuePolicy {
-	p := &v1alpha1.QueuePolicy{}
-	p.Name, p.Spec.TargetRefs = name, targets
-	return p
-}
-
-func clusterQueueTarget(name string) v1alpha1.TargetRef {
-	return v1alpha1.TargetRef{Kind: v1alpha1.KindClusterQueue, Name: name}
-}
-
-// waitAccepted waits for a reason of the Accepted condition, and returns the policy.
-func waitAccepted(t *testing.T, name, reason string) *v1alpha1.QueuePolicy {
-	t.Helper()
-	p := &v1alpha1.QueuePolicy{}
-	sandbox.Eventually(t, "policy "+name+" is "+reason, func(ctx context.Context) error {
-		if err := cluster.Get(ctx, client.ObjectKey{Name: name}, p); err != nil {
-			return err
-		}
-		c := apimeta.FindStatusCondition(p.Status.Conditions, v1alpha1.Accepted)
-		if c == nil || c.Reason != reason || c.ObservedGeneration != p.Generation {
-			return fmt.Errorf("condition is %+v", c)
-		}
-		return nil
-	})
-	return p
-}
-
 // With a delay a job of higher priority waits; once the policy is gone it preempts, as in Kueue.
 func TestPolicyHoldsPreemptionUp(t *testing.T) {
 	ns := preemptingQueueFor(t, "1")
-	policy := queuePolicy(ns, clusterQueueTarget(ns))
+	policy := sandbox.QueuePolicy(ns, sandbox.ClusterQueueTarget(ns))
 	policy.Spec.Preemption = &v1alpha1.Preemption{Delay: ptr.To(v1alpha1.Duration("1h"))}
 	cluster.Make(t, policy)
-	accepted := waitAccepted(t, ns, v1alpha1.ReasonAccepted)
+	accepted := cluster.WaitAccepted(t, ns, v1alpha1.ReasonAccepted)
 	want := []v1alpha1.Value{{Field: "preemption.delay", Value: "1h", Policy: ns, From: "ClusterQueue/" + ns}}
 	if got := accepted.Status.Targets; len(got) != 1 || got[0].Target != "ClusterQueue/"+ns || fmt.Sprint(got[0].InForce) != fmt.Sprint(want) {
 		t.Errorf("targets are %+v", got)
@@ -81,25 +53,25 @@ func TestPolicyHoldsPreemptionUp(t *testing.T) {
 // A policy that is wrong is told so, and what is right of it counts.
 func TestPolicyStatusSaysWhatIsWrong(t *testing.T) {
 	ns := queueFor(t, "1")
-	first := queuePolicy(ns+"-a", clusterQueueTarget(ns))
+	first := sandbox.QueuePolicy(ns+"-a", sandbox.ClusterQueueTarget(ns))
 	first.Spec.Preemption = &v1alpha1.Preemption{Cooldown: ptr.To(v1alpha1.Duration("1m"))}
 	cluster.Make(t, first)
-	waitAccepted(t, first.Name, v1alpha1.ReasonAccepted)
-	second := queuePolicy(ns+"-b", clusterQueueTarget(ns), v1alpha1.TargetRef{Kind: v1alpha1.KindLocalQueue, Namespace: ns, Name: "main"})
+	cluster.WaitAccepted(t, first.Name, v1alpha1.ReasonAccepted)
+	second := sandbox.QueuePolicy(ns+"-b", sandbox.ClusterQueueTarget(ns), v1alpha1.TargetRef{Kind: v1alpha1.KindLocalQueue, Namespace: ns, Name: "main"})
 	second.Spec.Preemption = &v1alpha1.Preemption{Delay: ptr.To(v1alpha1.Duration("5m"))}
 	cluster.Make(t, second)
-	conflicted := waitAccepted(t, second.Name, v1alpha1.ReasonConflicted)
+	conflicted := cluster.WaitAccepted(t, second.Name, v1alpha1.ReasonConflicted)
 	if got := conflicted.Status.Targets; len(got) != 2 || got[0].Problem == "" || got[1].Problem != "" || len(got[1].InForce) != 2 {
 		t.Errorf("targets are %+v", got)
 	}
 	if err := cluster.Delete(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	waitAccepted(t, second.Name, v1alpha1.ReasonAccepted)
-	lost := queuePolicy(ns+"-c", clusterQueueTarget(ns+"-nowhere"))
+	cluster.WaitAccepted(t, second.Name, v1alpha1.ReasonAccepted)
+	lost := sandbox.QueuePolicy(ns+"-c", sandbox.ClusterQueueTarget(ns+"-nowhere"))
 	lost.Spec.Preemption = second.Spec.Preemption
 	cluster.Make(t, lost)
-	waitAccepted(t, lost.Name, v1alpha1.ReasonTargetNotFound)
+	cluster.WaitAccepted(t, lost.Name, v1alpha1.ReasonTargetNotFound)
 }
 
 // capacity on the root Cohort: its queues have fair shares, and without the policy none.
@@ -107,7 +79,7 @@ func TestPolicyOnTheRootSharesTheTreeOut(t *testing.T) {
 	ns := queueFor(t, "1")
 	cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: ns}}
 	cluster.Change(t, cq, func() { cq.Spec.CohortName = kueue.CohortReference(ns) })
-	policy := queuePolicy(ns, v1alpha1.TargetRef{Kind: v1alpha1.KindCohort, Name: ns})
+	policy := sandbox.QueuePolicy(ns, v1alpha1.TargetRef{Kind: v1alpha1.KindCohort, Name: ns})
 	policy.Spec.Capacity = v1alpha1.CapacityDRF
 	cluster.Make(t, policy)
 	shares := func(want bool) {
@@ -152,7 +124,7 @@ func TestPolicyIsRefused(t *testing.T) {
 		"Duplicate value":                     {TargetRefs: []v1alpha1.TargetRef{local}, Budgets: []v1alpha1.Budget{hours(v1alpha1.PeriodDay, "1"), hours(v1alpha1.PeriodDay, "2")}},
 	} {
 		t.Run(want, func(t *testing.T) {
-			policy := queuePolicy("refused")
+			policy := sandbox.QueuePolicy("refused")
 			policy.Spec = spec
 			err := cluster.Create(t.Context(), policy)
 			if err == nil {
@@ -174,7 +146,7 @@ func TestWhoMayWritePolicies(t *testing.T) {
 			if may {
 				where = ""
 			}
-			policy := queuePolicy(ns+"-"+role, clusterQueueTarget(ns))
+			policy := sandbox.QueuePolicy(ns+"-"+role, sandbox.ClusterQueueTarget(ns))
 			policy.Spec.Preemption = &v1alpha1.Preemption{Delay: ptr.To(v1alpha1.Duration("0s"))}
 			err := as(t, ns+"-"+role, role, where).Create(t.Context(), policy, client.DryRunAll)
 			if may && err != nil || !may && !apierrors.IsForbidden(err) {
@@ -188,10 +160,10 @@ func TestWhoMayWritePolicies(t *testing.T) {
 // the one before it, but the first, which has saved its work since; and that one is not requeued, as it asked.
 func TestJobsSayHowTheyArePreempted(t *testing.T) {
 	ns := preemptingQueueFor(t, "3")
-	policy := queuePolicy(ns, v1alpha1.TargetRef{Kind: v1alpha1.KindLocalQueue, Namespace: ns, Name: "main"})
+	policy := sandbox.QueuePolicy(ns, v1alpha1.TargetRef{Kind: v1alpha1.KindLocalQueue, Namespace: ns, Name: "main"})
 	policy.Spec.Preemption = &v1alpha1.Preemption{NeverPreempt: v1alpha1.NeverPreemptHonor}
 	cluster.Make(t, policy)
-	waitAccepted(t, ns, v1alpha1.ReasonAccepted)
+	cluster.WaitAccepted(t, ns, v1alpha1.ReasonAccepted)
 	workloads := map[string]*kueue.Workload{}
 	for _, name := range []string{"first", "second", "steady"} {
 		job := sandbox.Job(ns, name, "main", 1, "1")

@@ -41,12 +41,12 @@ func cpuQueue(t *testing.T) string {
 // reserveNode reserves a node for the LocalQueue lesson, from a time on.
 func reserveNode(t *testing.T, ns string, in time.Duration, nodes ...string) *v1alpha1.QueuePolicy {
 	t.Helper()
-	p := queuePolicy(ns, v1alpha1.TargetRef{Kind: v1alpha1.KindLocalQueue, Namespace: ns, Name: "lesson"})
+	p := sandbox.QueuePolicy(ns, v1alpha1.TargetRef{Kind: v1alpha1.KindLocalQueue, Namespace: ns, Name: "lesson"})
 	p.Spec.Reservations = []v1alpha1.Reservation{{
 		Name: "lesson", Start: time.Now().UTC().Add(in).Format("2006-01-02T15:04"), Duration: "4h", Nodes: nodes,
 	}}
 	cluster.Make(t, p)
-	return waitAccepted(t, ns, v1alpha1.ReasonAccepted)
+	return cluster.WaitAccepted(t, ns, v1alpha1.ReasonAccepted)
 }
 
 func cpuJob(ns, name, queue string, pods int32, node string) *batchv1.Job {

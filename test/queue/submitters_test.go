@@ -24,10 +24,10 @@ func TestSpendingByUser(t *testing.T) {
 		cluster.Reconfigure(t, func(cfg *config.QueueConfiguration) { cfg.Controllers.RecordSubmitters = false })
 	})
 	ns := queueFor(t, "3")
-	policy := queuePolicy(ns, clusterQueueTarget(ns))
+	policy := sandbox.QueuePolicy(ns, sandbox.ClusterQueueTarget(ns))
 	policy.Spec.Budgets = []v1alpha1.Budget{hours(v1alpha1.PeriodMonth, "500")}
 	cluster.Make(t, policy)
-	waitAccepted(t, ns, v1alpha1.ReasonAccepted)
+	cluster.WaitAccepted(t, ns, v1alpha1.ReasonAccepted)
 
 	as := rest.CopyConfig(cluster.REST)
 	as.Impersonate = rest.ImpersonationConfig{UserName: "ann@example.com", Groups: []string{"system:masters"}}

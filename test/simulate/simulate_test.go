@@ -1,9 +1,12 @@
-package queue
+// Package simulate compares what elastic simulate says with what a cluster does. Its tests wait for seconds to pass, each job's
+// beginning and end in one of its own, so they have a cluster of their own beside the others'.
+package simulate
 
 import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +18,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -29,6 +33,15 @@ import (
 	"github.com/elastic-ai/elastic/internal/simulate/world"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
+
+var cluster *sandbox.Cluster
+
+func TestMain(m *testing.M) {
+	os.Exit(sandbox.Run(m, &cluster, sandbox.Options{Nodes: nodes, Scheme: []func(*runtime.Scheme) error{queuepolicy.AddToScheme}}))
+}
+
+// nodes of the cluster and of the simulation.
+const nodes = "1x8:H100-80G,1x4:A100-40G"
 
 // simulatedJobs of two queues of four cards each, on one node of eight: they borrow, reclaim, preempt by priority, pass others
 // that do not fit, and come back. Which are evicted differs with fair sharing.
@@ -84,7 +97,7 @@ func TestSimulationTellsTheTruth(t *testing.T) {
 			cluster.Make(t, objects...)
 			for _, obj := range objects {
 				if policy, ok := obj.(*queuepolicy.QueuePolicy); ok {
-					waitAccepted(t, policy.Name, queuepolicy.ReasonAccepted)
+					cluster.WaitAccepted(t, policy.Name, queuepolicy.ReasonAccepted)
 				}
 			}
 			replay(t, ns, trace, steps)
@@ -101,7 +114,7 @@ type truth struct {
 }
 
 func (test *truth) objects(ns string) []client.Object {
-	policy := queuePolicy(ns, queuepolicy.TargetRef{Kind: queuepolicy.KindCohort, Name: ns})
+	policy := sandbox.QueuePolicy(ns, queuepolicy.TargetRef{Kind: queuepolicy.KindCohort, Name: ns})
 	policy.Spec.Capacity = cmp.Or(test.capacity, queuepolicy.CapacityFIFO)
 	policy.Spec.Preemption = &queuepolicy.Preemption{Delay: ptr.To(queuepolicy.Duration("0s")), Cooldown: ptr.To(queuepolicy.Duration("0s"))}
 	labels, cards := map[string]string{egpu.ModelLabel: "H100-80G"}, "4"
@@ -114,7 +127,7 @@ func (test *truth) objects(ns string) []client.Object {
 		objects = append(objects, reservedFor(ns+"-b", ns, test.reserved))
 	}
 	if test.budget != "" {
-		policy := queuePolicy(ns+"-b", clusterQueueTarget(ns+"-b"))
+		policy := sandbox.QueuePolicy(ns+"-b", sandbox.ClusterQueueTarget(ns+"-b"))
 		policy.Spec.Budgets = []queuepolicy.Budget{{Period: periodThatGoesOn(), Amount: resource.MustParse(test.budget)}}
 		objects = append(objects, policy)
 	}
@@ -142,7 +155,7 @@ func simulatedQueues(ns, cards string) (objects []client.Object) {
 
 // reservedFor sets cards aside for a ClusterQueue in a week.
 func reservedFor(queue, flavor, cards string) client.Object {
-	policy := queuePolicy(queue, clusterQueueTarget(queue))
+	policy := sandbox.QueuePolicy(queue, sandbox.ClusterQueueTarget(queue))
 	policy.Spec.Reservations = []queuepolicy.Reservation{{
 		Name: "exam", Start: time.Now().UTC().AddDate(0, 0, 7).Format("2006-01-02T15:04"), Duration: "24h",
 		Quotas: []queuepolicy.ReservedQuota{{Flavor: flavor, Resource: world.CardResource, Amount: resource.MustParse(cards)}},
@@ -178,7 +191,7 @@ func simulated(t *testing.T, trace *world.Trace, objects []client.Object) []step
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.AddNodes("1x8:H100-80G,1x4:A100-40G"); err != nil {
+	if err := c.AddNodes(nodes); err != nil {
 		t.Fatal(err)
 	}
 	c.Start = time.Now()
