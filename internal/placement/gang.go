@@ -122,11 +122,12 @@ func (e *Engine) fewer(set *PodSet) *Refusal {
 	if x.counts[Fits] >= set.Count {
 		return nil // each holds one
 	}
-	fit, counts := 0, x.counts
-	for pos, reason := range x.reasons {
-		if reason != Fits {
+	fit, counts, left := 0, x.counts, x.counts[Fits]
+	for pos := 0; left > 0; pos++ {
+		if x.reasons[pos] != Fits {
 			continue
 		}
+		left--
 		n := e.capacity(s, int32(pos))
 		if fit += n; n == mostOnNode || fit >= set.Count {
 			return nil

@@ -83,6 +83,9 @@ func (p *Placer) leave(key string, b bound, pod *corev1.Pod) {
 
 // RemoveLeaving removes pods that are being deleted, in a what-if, unless they should have ended long ago.
 func (p *Placer) RemoveLeaving() bool {
+	if len(p.leaving)+len(p.released) == 0 {
+		return false // as nearly always
+	}
 	txn := p.engine.Begin()
 	defer txn.Commit(time.Time{})
 	removed := false
