@@ -68,6 +68,7 @@ queue/* stands for every queue.`,
   elastic simulate --trace jobs.txt --nodes 32x8:A100-80G --map '*=main'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			world.CollectSeldom()
 			variants, err := in.compare(cmd, sets, timeline, alone)
 			if err != nil {
 				return err
@@ -125,6 +126,7 @@ func explainCommand() *cobra.Command {
 			if err != nil {
 				return explained(err)
 			}
+			world.CollectSeldom()
 			if _, err := w.Run(cmd.Context()); err != nil {
 				return err
 			}

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"runtime/pprof"
 	"syscall"
 	"time"
@@ -18,7 +17,7 @@ import (
 // waiting job takes of memory.
 func speed(jobs int, load float64) error {
 	runtime.GOMAXPROCS(1)
-	debug.SetGCPercent(400)
+	world.CollectSeldom()
 	if path := os.Getenv("CPUPROFILE"); path != "" {
 		f, err := os.Create(path)
 		if err != nil {
