@@ -15,7 +15,7 @@ export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 TAGS = grpcnotrace
 SANDBOX_TAGS = kustomize_disable_go_plugin_support
 # Programs for this machine are compiled without debug data, and others' code without inlining, apart from what is called
-# most: a third of the first build's time (docs/benchmarks.md). Four lines of client-go, for which hundreds of packages
+# most: a third of the first build's time (docs/benchmarks.md). Seven lines of client-go, for which hundreds of packages
 # compiled the same again, are edited before the compiler reads them (tools/compiler.sh). What is released or measured is
 # compiled as Go does.
 AS_GO_DOES := images test-images release% build-others bench%

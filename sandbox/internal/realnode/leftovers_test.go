@@ -6,50 +6,76 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
-// Pods of a node that is there no more are disrupted, and gone; what had ended before stays as it is, and so do others' pods.
+// Pods of a node that is there no more are disrupted, and gone; what had ended before stays as it is, and others' pods are not
+// asked for.
 func TestPodsOfAnEarlierRun(t *testing.T) {
-	pod := func(name, node string, phase corev1.PodPhase) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "x"}, Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase}}
+	pod := func(name string, phase corev1.PodPhase) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "x"}, Status: corev1.PodStatus{Phase: phase}}
 	}
-	client := fake.NewClientset(pod("ran", "real", corev1.PodRunning), pod("came", "real", corev1.PodPending), pod("done", "real", corev1.PodSucceeded),
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "real"}})
+	pods := corev1.PodList{Items: []corev1.Pod{pod("ran", corev1.PodRunning), pod("came", corev1.PodPending), pod("done", corev1.PodSucceeded)}}
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		request := r.Method + " " + r.URL.String()
+		var answer any = &metav1.Status{}
+		w.Header().Set("Content-Type", "application/json")
+		switch r.Method {
+		case http.MethodGet:
+			answer = &pods
+		case http.MethodPut:
+			var lost corev1.Pod
+			if err := json.NewDecoder(r.Body).Decode(&lost); err != nil {
+				t.Error(err)
+			}
+			last := lost.Status.Conditions[len(lost.Status.Conditions)-1]
+			request += fmt.Sprintf(" %s, %s %s", lost.Status.Phase, last.Type, last.Status)
+			answer = &lost
+		case http.MethodDelete:
+			if r.URL.Path == "/api/v1/nodes/real" { // it was never there
+				w.WriteHeader(http.StatusNotFound)
+				answer = &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}
+			}
+		}
+		asked = append(asked, request)
+		if err := json.NewEncoder(w).Encode(answer); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	n := &node{Options: Options{Name: "real"}}
 	if err := n.forgetNode(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}
-	said := map[string]bool{}
-	for _, action := range client.Actions() {
-		if update, ok := action.(clienttesting.UpdateAction); ok && action.GetSubresource() == "status" {
-			lost := update.GetObject().(*corev1.Pod)
-			last := lost.Status.Conditions[len(lost.Status.Conditions)-1]
-			said[lost.Name] = lost.Status.Phase == corev1.PodFailed && last.Type == corev1.DisruptionTarget && last.Status == corev1.ConditionTrue
-		}
+	want := []string{
+		"GET /api/v1/pods?fieldSelector=spec.nodeName%3Dreal",
+		"PUT /api/v1/namespaces/x/pods/ran/status Failed, DisruptionTarget True",
+		"DELETE /api/v1/namespaces/x/pods/ran",
+		"PUT /api/v1/namespaces/x/pods/came/status Failed, DisruptionTarget True",
+		"DELETE /api/v1/namespaces/x/pods/came",
+		"DELETE /api/v1/nodes/real",
 	}
-	if len(said) != 2 || !said["ran"] || !said["came"] {
-		t.Errorf("disrupted: %v", said)
-	}
-	left, err := client.CoreV1().Pods("x").List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(left.Items) != 1 || left.Items[0].Name != "done" || left.Items[0].Status.Phase != corev1.PodSucceeded {
-		t.Errorf("left: %v %v", left.Items, err)
-	}
-	if _, err := client.CoreV1().Nodes().Get(t.Context(), "real", metav1.GetOptions{}); err == nil {
-		t.Error("the node is still there")
-	}
-	if err := n.forgetNode(t.Context(), client); err != nil {
-		t.Errorf("without a node: %v", err)
+	if !slices.Equal(asked, want) {
+		t.Errorf("asked\n%s\nnot\n%s", strings.Join(asked, "\n"), strings.Join(want, "\n"))
 	}
 }
 
