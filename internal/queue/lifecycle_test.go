@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -83,6 +84,36 @@ func TestAdmittedSliceFinishesTheOneItReplaces(t *testing.T) {
 	p.change("new", func(wl *kueue.Workload) { wl.Spec.PodSets[0].Count = 2 })
 	if !workload.IsAdmitted(p.written["low"]) {
 		t.Error("the quota of pods that the job no longer has is not free")
+	}
+}
+
+// A job that grows before its first workload's quota is written preempts for what it has more, not for all of it.
+func TestSliceThatComesTogetherWithTheOneItReplaces(t *testing.T) {
+	for name, together := range map[string]bool{"together": true, "while it is written": false} {
+		t.Run(name, func(t *testing.T) {
+			p := newHarness(t)
+			p.oneQueue()
+			p.submit("low", "main", "batch", -1, "2")
+			old, bigger := p.workload("old", "main", "batch", 1, "2"), p.workload("new", "main", "batch", 0, "2")
+			bigger.Spec.PodSets[0].Count = 2
+			bigger.Annotations = map[string]string{workload.ReplacesAnnotation: "ns/old"}
+			if together {
+				p.see(old, bigger)
+			} else {
+				p.version += 2
+				old.ResourceVersion, bigger.ResourceVersion = strconv.Itoa(p.version-1), strconv.Itoa(p.version)
+				p.written["old"], p.written["new"] = old, bigger
+				p.turn([]message{{object: old}})
+				p.turn([]message{{object: bigger}})
+				p.see()
+			}
+			if !workload.IsEvicted(p.written["low"]) {
+				t.Errorf("nothing is preempted: %+v", p.written["new"].Status.Conditions)
+			}
+			if workload.IsEvicted(p.written["old"]) {
+				t.Error("the one that it replaces is preempted")
+			}
+		})
 	}
 }
 

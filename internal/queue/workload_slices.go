@@ -29,9 +29,11 @@ func (s *Shell) updateReplacement(old admission.Key) {
 		return
 	}
 	s.updateUsage(t)
-	if t.writing == nil { // otherwise writeFinished does it
+	if t.writing == nil {
 		s.tellEngine(t.object)
 		s.followPods(t.object)
+	} else {
+		t.stale = true // writeFinished does it
 	}
 	if s.options.Placer != nil && s.usesQuota(t.object) && s.replacedSlice(t.object) == nil {
 		s.unplaced = append(s.unplaced, t) // the places of the pods that it has taken over are its own now
