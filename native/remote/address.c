@@ -42,6 +42,13 @@ void address_tune(int fd)
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
 }
 
+bool address_local(int fd)
+{
+	struct sockaddr_storage own;
+	socklen_t size = sizeof own;
+	return getsockname(fd, (struct sockaddr *)&own, &size) == 0 && own.ss_family == AF_UNIX;
+}
+
 /* The path is fixed: nothing inside the container chooses another. Tests build a variant that reads a root. */
 static const char *file(char *buffer, size_t size)
 {

@@ -2,6 +2,7 @@
 #ifndef ELASTIC_REMOTE_ADDRESS_H
 #define ELASTIC_REMOTE_ADDRESS_H
 
+#include <stdbool.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -11,5 +12,7 @@ socklen_t address_read(const char *words, struct sockaddr_storage *address);
 int address_connect(void);
 /* What a connection of ours is like: nothing waits for more to send. */
 void address_tune(int fd);
+/* Whether the other side, or an agent between, is on this node. */
+bool address_local(int fd);
 
 #endif

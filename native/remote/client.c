@@ -17,16 +17,18 @@
 #include "constants.h"
 #include "inbox.h"
 #include "log.h"
+#include "pass.h"
 #include "remote_calls.h"
 #include "system.h"
 
 #define RESUME_NS (30000 * MS)
+#define MOST_SPIN_NS (500 * MS / 1000) /* drivers look for their card's answer by themselves, too */
 
 enum { STATE_NONE, STATE_READY, STATE_LOST };
 
 static struct {
 	_Atomic int state;
-	int fd;
+	struct connection to;
 	unsigned char session[16];
 	struct outbox out;
 	_Atomic unsigned unsent;       /* futex: 1 while the sending thread has something to do */
@@ -79,25 +81,38 @@ static void lose(const char *why)
 		log_error("remote card: %s; every call fails from now on", why);
 }
 
-/* Connects and says which session this is; -1 if that does not work now, and *refused if it never will. */
-static int say_hello(uint64_t kind, uint64_t seen, struct hello *answer, bool *refused)
+/* Says which session this is, and takes the answer, with the memory that may come with it. */
+static bool exchange_hellos(struct connection *c, const struct hello *h, struct hello *answer, bool *refused)
+{
+	uint64_t shares = 0;
+	int file;
+
+	if (!socket_write(c->fd, h, sizeof *h) || !pass_receive(c->fd, answer, &file))
+		return false;
+	*refused = answer->version != REMOTE_VERSION || answer->refused;
+	if (!*refused && file >= 0 && answer->kind == HELLO_SHARED)
+		shares = connection_share(c, file, CLIENT_SIDE);
+	if (file >= 0)
+		close(file);
+	return !*refused && (answer->kind != HELLO_SHARED || socket_write(c->fd, &shares, sizeof shares));
+}
+
+/* Connects and says which session this is; false if that does not work now, and *refused if it never will. */
+static bool say_hello(uint64_t kind, uint64_t seen, struct hello *answer, struct connection *c, bool *refused)
 {
 	struct hello h = {.version = REMOTE_VERSION, .seen = seen, .kind = kind};
-	int fd = address_connect();
 
-	if (fd < 0)
-		return -1;
+	*c = (struct connection){.fd = address_connect(), .most_spin_ns = MOST_SPIN_NS};
+	if (c->fd < 0)
+		return false;
+	if (kind == HELLO_CALLS && address_local(c->fd))
+		h.kind = HELLO_SHARED;
 	memcpy(h.session, client.session, sizeof h.session);
-	if (!socket_write(fd, &h, sizeof h) || !socket_read(fd, answer, sizeof *answer)) {
-		close(fd);
-		return -1;
-	}
-	if (answer->version != REMOTE_VERSION || answer->refused) {
-		*refused = true;
-		close(fd);
-		return -1;
-	}
-	return fd;
+	if (exchange_hellos(c, &h, answer, refused))
+		return true;
+	connection_unshare(c);
+	close(c->fd);
+	return false;
 }
 
 /* Who reads makes the connection again. */
@@ -106,21 +121,20 @@ static bool resume(void)
 	int64_t until = now_ns() + RESUME_NS;
 	bool refused = false;
 
-	shutdown(client.fd, SHUT_RDWR);
+	connection_shut(&client.to);
 	while (atomic_load(&client.state) == STATE_READY && !refused && now_ns() < until) {
+		struct connection fresh;
 		struct hello answer;
-		int fresh = say_hello(HELLO_CALLS, atomic_load(&client.out.seen), &answer, &refused);
-		if (fresh < 0) {
+		if (!say_hello(HELLO_CALLS, atomic_load(&client.out.seen), &answer, &fresh, &refused)) {
 			if (!refused)
 				sleep_ns(10 * MS);
 			continue;
 		}
 		client.in.from = client.in.to = 0;
-		refused = !outbox_resume(&client.out, answer.seen, fresh, client.fd);
-		close(fresh);
-		if (!refused && outbox_flush(&client.out, client.fd))
+		refused = !outbox_resume(&client.out, answer.seen, &fresh, &client.to);
+		if (!refused && outbox_flush(&client.out, &client.to))
 			return true;
-		shutdown(client.fd, SHUT_RDWR);
+		connection_shut(&client.to);
 	}
 	lose(refused ? "the session is over" : "no connection to its server for 30 s");
 	return false;
@@ -145,7 +159,7 @@ static void end_reading(void)
 	pthread_mutex_unlock(&client.lock);
 }
 
-static bool take(void *to, size_t size) { return inbox_take(&client.in, client.fd, to, size); }
+static bool take(void *to, size_t size) { return inbox_take(&client.in, &client.to, to, size); }
 
 static bool discard(size_t size)
 {
@@ -231,11 +245,11 @@ static void *send_unsent(void *unused)
 			futex_wait(&client.unsent, 0, 1000 * MS);
 			continue;
 		}
-		if (atomic_load(&client.state) != STATE_READY || outbox_flush(&client.out, client.fd))
+		if (atomic_load(&client.state) != STATE_READY || outbox_flush(&client.out, &client.to))
 			continue;
-		shutdown(client.fd, SHUT_RDWR); /* who reads now notices */
+		shutdown(client.to.fd, SHUT_RDWR); /* who reads now notices */
 		begin_reading();
-		if (atomic_load(&client.state) == STATE_READY && !outbox_flush(&client.out, client.fd))
+		if (atomic_load(&client.state) == STATE_READY && !outbox_flush(&client.out, &client.to))
 			resume();
 		end_reading();
 	}
@@ -256,7 +270,7 @@ static uint64_t append(unsigned call, const void *args, size_t size, struct apar
 	while (l && atomic_load(&client.state) == STATE_READY && !(n = outbox_add(&client.out, call, l, args, size, apart))) {
 		begin_reading();
 		if (outbox_unseen(&client.out)) {
-			outbox_flush(&client.out, client.fd);
+			outbox_flush(&client.out, &client.to);
 			read_one();
 		}
 		end_reading();
@@ -268,6 +282,8 @@ CUresult call_async(unsigned call, const void *args, size_t size)
 {
 	if (!append(call, args, size, (struct apart){0}))
 		return state_error();
+	if (outbox_try(&client.out, &client.to))
+		return CUDA_SUCCESS;
 	if (!atomic_exchange(&client.unsent, 1))
 		futex_wake(&client.unsent);
 	return CUDA_SUCCESS;
@@ -293,11 +309,11 @@ CUresult slot_send(struct slot *s, unsigned call, const void *args, size_t size,
 		if (!l)
 			return state_error();
 		begin_reading();
-		outbox_flush(&client.out, client.fd);
+		outbox_flush(&client.out, &client.to);
 		read_one();
 		end_reading();
 	}
-	outbox_flush(&client.out, client.fd); /* if it is broken, who reads notices */
+	outbox_flush(&client.out, &client.to); /* if it is broken, who reads notices */
 	return CUDA_SUCCESS;
 }
 
@@ -342,7 +358,7 @@ CUresult call_sync(unsigned call, const void *args, size_t size, void *into, siz
 static void goodbye(void)
 {
 	if (atomic_load(&client.state) == STATE_READY && call_async(CALL_goodbye, NULL, 0) == CUDA_SUCCESS)
-		outbox_flush(&client.out, client.fd);
+		outbox_flush(&client.out, &client.to);
 }
 
 static void handles_forked(void);
@@ -352,7 +368,8 @@ static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static void forked(void)
 {
 	if (atomic_exchange(&client.state, STATE_NONE) != STATE_NONE)
-		close(client.fd);
+		close(client.to.fd);
+	client.to.memory = NULL; /* a child does not have it */
 	pthread_mutex_init(&starting, NULL);
 	pthread_mutex_init(&client.lock, NULL);
 	pthread_cond_init(&client.changed, NULL);
@@ -372,7 +389,6 @@ static CUresult open_session(void)
 	struct hello answer;
 	bool refused = false;
 	static bool once;
-	int fd;
 
 	if (!once) {
 		pthread_key_create(&lane_key, lane_end);
@@ -380,16 +396,15 @@ static CUresult open_session(void)
 		atexit(goodbye);
 		once = true;
 	}
-	fd = say_hello(HELLO_CALLS, 0, &answer, &refused);
-	if (fd < 0) {
+	if (!say_hello(HELLO_CALLS, 0, &answer, &client.to, &refused)) {
 		log_error("remote card: %s", refused ? "its server refuses this process: another version, or too many processes" : "no connection to its server");
 		return CUDA_ERROR_NO_DEVICE;
 	}
 	memcpy(client.session, answer.session, sizeof client.session);
-	client.fd = fd;
 	client.in.from = client.in.to = 0;
 	if (!outbox_start(&client.out) || !thread_start(send_unsent, NULL)) {
-		close(fd);
+		connection_unshare(&client.to);
+		close(client.to.fd);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	atomic_store(&client.state, STATE_READY);
@@ -417,9 +432,10 @@ CUresult elastic_remote_call(uint64_t version, unsigned call, const void *args, 
 
 int client_connect_for_copies(void)
 {
+	struct connection c;
 	struct hello answer;
 	bool refused = false;
-	return say_hello(HELLO_COPIES, 0, &answer, &refused);
+	return say_hello(HELLO_COPIES, 0, &answer, &c, &refused) ? c.fd : -1;
 }
 
 unsigned client_lane(void) { return lane(); }

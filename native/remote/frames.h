@@ -20,7 +20,11 @@ struct hello {                  /* the first bytes of a connection, and of the a
 	uint64_t refused;          /* in the answer: 0, or why there is no session (REFUSED_*) */
 	uint64_t kind;             /* HELLO_* */
 };
-enum { HELLO_CALLS, HELLO_COPIES };
+/*
+ * HELLO_SHARED asks for memory in place of the connection: an answer of the same kind comes with a file of it, if both are on
+ * one node. Who is between may not have carried the file; so the client then says in 8 bytes whether it has it (1) or not (0).
+ */
+enum { HELLO_CALLS, HELLO_COPIES, HELLO_SHARED };
 enum { REFUSED_VERSION = 1, REFUSED_SESSION, REFUSED_PROCESSES };
 
 struct frame {

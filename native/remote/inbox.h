@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include "connection.h"
 
 #define INBOX_BYTES ((size_t)256 << 10)
 
@@ -13,6 +14,6 @@ struct inbox {
 };
 
 /* Takes so many bytes, as soon as they are there; false if the connection broke. */
-bool inbox_take(struct inbox *in, int fd, void *to, size_t size);
+bool inbox_take(struct inbox *in, struct connection *c, void *to, size_t size);
 
 #endif

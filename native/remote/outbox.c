@@ -3,10 +3,10 @@
  * be sure that they are under way writes all that is there in one send. What is large is not copied into the buffer.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 #include "outbox.h"
 
@@ -109,16 +109,15 @@ static void took(struct outbox *o, size_t bytes)
 	pthread_mutex_unlock(&o->lock);
 }
 
-static bool write_all(struct outbox *o, int fd)
+typedef ssize_t (*send_fn)(struct connection *, const struct iovec *, int);
+
+static bool write_all(struct outbox *o, struct connection *c, send_fn send)
 {
 	struct iovec list[MOST_PARTS];
 	int n;
 
 	while ((n = unwritten(o, list)) > 0) {
-		struct msghdr m = {.msg_iov = list, .msg_iovlen = (size_t)n};
-		ssize_t got = sendmsg(fd, &m, MSG_NOSIGNAL);
-		if (got < 0 && errno == EINTR)
-			continue;
+		ssize_t got = send(c, list, n);
 		if (got <= 0)
 			return false;
 		took(o, (size_t)got);
@@ -126,19 +125,28 @@ static bool write_all(struct outbox *o, int fd)
 	return true;
 }
 
-bool outbox_flush(struct outbox *o, int fd)
+bool outbox_flush(struct outbox *o, struct connection *c)
 {
 	pthread_mutex_lock(&o->writing);
-	bool ok = write_all(o, fd);
+	bool ok = write_all(o, c, connection_send);
 	pthread_mutex_unlock(&o->writing);
 	return ok;
 }
 
-bool outbox_acknowledge(struct outbox *o, int fd)
+bool outbox_try(struct outbox *o, struct connection *c)
+{
+	if (pthread_mutex_trylock(&o->writing) != 0)
+		return false;
+	bool ok = c->memory && write_all(o, c, connection_try);
+	pthread_mutex_unlock(&o->writing);
+	return ok;
+}
+
+bool outbox_acknowledge(struct outbox *o, struct connection *c)
 {
 	pthread_mutex_lock(&o->writing);
 	struct frame f = {.seen = atomic_load(&o->seen)};
-	bool ok = write_all(o, fd) && socket_write(fd, &f, sizeof f);
+	bool ok = write_all(o, c, connection_send) && connection_write(c, &f, sizeof f);
 	pthread_mutex_unlock(&o->writing);
 	return ok;
 }
@@ -162,15 +170,20 @@ bool outbox_seen(struct outbox *o, uint64_t number)
 }
 
 /* The caller has shut the old connection down, so that nobody writes to it for long. */
-bool outbox_resume(struct outbox *o, uint64_t seen, int fresh, int fd)
+bool outbox_resume(struct outbox *o, uint64_t seen, struct connection *fresh, struct connection *c)
 {
+	int fd = c->fd;
 	bool ok;
 
 	pthread_mutex_lock(&o->writing);
-	ok = seen >= o->acked && outbox_seen(o, seen) && dup2(fresh, fd) == fd;
+	ok = seen >= o->acked && outbox_seen(o, seen) && dup3(fresh->fd, fd, O_CLOEXEC) == fd;
+	close(fresh->fd);
 	if (ok) {
+		connection_replace(c, fresh);
 		o->written = seen;
 		o->partial = 0;
+	} else {
+		connection_unshare(fresh);
 	}
 	pthread_mutex_unlock(&o->writing);
 	return ok;

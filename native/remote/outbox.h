@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "connection.h"
 #include "frames.h"
 
 #define OUTBOX_BYTES ((uint64_t)8 << 20)
@@ -42,14 +43,16 @@ bool outbox_start(struct outbox *o);
 /* Appends a frame; its number, or 0 if there is no space until more was seen. */
 uint64_t outbox_add(struct outbox *o, unsigned call, unsigned lane, const void *payload, size_t size, struct apart apart);
 /* Writes what is not written yet; false if the connection is broken. */
-bool outbox_flush(struct outbox *o, int fd);
+bool outbox_flush(struct outbox *o, struct connection *c);
+/* The same without waiting for the other side, where memory is shared with it; false if something is left to be written. */
+bool outbox_try(struct outbox *o, struct connection *c);
 /* Tells the other side what was seen of it. */
-bool outbox_acknowledge(struct outbox *o, int fd);
+bool outbox_acknowledge(struct outbox *o, struct connection *c);
 /* The other side has seen frames up to a number; false if there was none of that number. */
 bool outbox_seen(struct outbox *o, uint64_t number);
-/* A new connection takes the place of the old one, under its number. The other side has seen frames up to a number; false if
- * that cannot be. */
-bool outbox_resume(struct outbox *o, uint64_t seen, int fresh, int fd);
+/* A new connection takes the place of the old one, under the number of its socket. The other side has seen frames up to a
+ * number; false if that cannot be, and then the new one is closed. For who reads. */
+bool outbox_resume(struct outbox *o, uint64_t seen, struct connection *fresh, struct connection *c);
 uint64_t outbox_unseen(struct outbox *o);
 
 bool socket_write(int fd, const void *data, size_t size);

@@ -229,7 +229,7 @@ int serve_function(struct served *s)
 	back->f.count = k->count;
 	memcpy(back->param, k->param, k->count * sizeof *k->param);
 	kernel_set(back->f.id, k);
-	s->apart = (struct apart){back, sizeof *back, after_answer, back};
+	s->apart = (struct apart){.data = back, .size = sizeof *back, .over = after_answer, .arg = back};
 	return CUDA_SUCCESS;
 }
 
@@ -337,7 +337,7 @@ int serve_read(struct served *s)
 	if (r == CUDA_SUCCESS)
 		r = driver.cuStreamSynchronize(stream);
 	if (r == CUDA_SUCCESS)
-		s->apart = (struct apart){buffer, c.bytes, buffer_put, buffer};
+		s->apart = (struct apart){.data = buffer, .size = c.bytes, .over = buffer_put, .arg = buffer};
 	else
 		buffer_put(buffer);
 	return r;

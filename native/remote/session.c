@@ -18,6 +18,7 @@
 #include "system.h"
 
 #define ACK_FRAMES 256
+#define MOST_SPIN_NS (500 * MS / 1000) /* between calls: as long as a program needs whose network takes 0.2 ms each way */
 #define MOST_JOBS 8                     /* of a thread of the program that waits for them */
 
 struct driver driver;
@@ -36,7 +37,8 @@ bool driver_load(void)
 }
 
 static struct {
-	int fd, control, resume_seconds;
+	struct connection to;
+	int control, resume_seconds;
 	unsigned char id[16];
 	struct outbox out;
 	struct inbox in;
@@ -59,7 +61,7 @@ static void *take_connections(void *unused)
 
 	(void)unused;
 	memcpy(answer.session, session.id, sizeof answer.session);
-	while ((fd = pass_receive(session.control, &h)) >= 0) {
+	while (pass_receive(session.control, &h, &fd) && fd >= 0) {
 		if (h.kind == HELLO_COPIES) {
 			if (!copies_serve(fd))
 				close(fd);
@@ -93,29 +95,54 @@ static int fresh_connection(struct hello *h, const struct timespec *until)
 	return fd;
 }
 
+/* Answers a hello, with memory in place of the connection if it asks for that and takes it. */
+static bool answer_hello(const struct hello *asked, struct hello *answer, struct connection *c)
+{
+	static const struct timeval moment = {.tv_sec = 10}, forever = {0};
+	uint64_t takes = 0;
+	int file = asked->kind == HELLO_SHARED && address_local(c->fd) ? shared_make() : -1;
+	bool ok, offered = file >= 0 && connection_share(c, file, SERVER_SIDE);
+
+	c->most_spin_ns = MOST_SPIN_NS;
+	answer->kind = offered ? HELLO_SHARED : HELLO_CALLS;
+	ok = offered ? pass_send(c->fd, file, answer) : socket_write(c->fd, answer, sizeof *answer);
+	if (file >= 0)
+		close(file);
+	if (ok && offered) {
+		setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &moment, sizeof moment);
+		ok = socket_read(c->fd, &takes, sizeof takes);
+		setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &forever, sizeof forever);
+	}
+	if (!ok || takes != 1)
+		connection_unshare(c);
+	return ok;
+}
+
 /* The connection broke: goes on with another, if there is one within the time that the program has. */
 static bool resume(void)
 {
 	struct hello h, answer = {.version = REMOTE_VERSION};
+	struct connection fresh = {0};
 	struct timespec until;
-	int fresh;
 	bool ok = false;
 
-	shutdown(session.fd, SHUT_RDWR);
+	connection_shut(&session.to);
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += session.resume_seconds;
 	memcpy(answer.session, session.id, sizeof answer.session);
-	while (!ok && (fresh = fresh_connection(&h, &until)) >= 0) {
+	while (!ok && (fresh.fd = fresh_connection(&h, &until)) >= 0) {
 		answer.seen = atomic_load(&session.out.seen);
 		session.in.from = session.in.to = 0;
-		ok = socket_write(fresh, &answer, sizeof answer) && outbox_resume(&session.out, h.seen, fresh, session.fd);
-		close(fresh);
-		ok = ok && outbox_flush(&session.out, session.fd);
+		if (!answer_hello(&h, &answer, &fresh)) {
+			close(fresh.fd);
+			continue;
+		}
+		ok = outbox_resume(&session.out, h.seen, &fresh, &session.to) && outbox_flush(&session.out, &session.to);
 	}
 	return ok;
 }
 
-static bool take(void *to, size_t size) { return inbox_take(&session.in, session.fd, to, size); }
+static bool take(void *to, size_t size) { return inbox_take(&session.in, &session.to, to, size); }
 
 /* ---- answers ---- */
 
@@ -138,7 +165,7 @@ static void reply(unsigned call, struct served *s, int result)
 	n = outbox_add(&session.out, call, s->lane, &payload, sizeof payload.a + s->out.size, s->apart);
 	if (!n)
 		_exit(1); /* the program has not read thousands of answers: it has gone mad */
-	if (outbox_flush(&session.out, session.fd))
+	if (outbox_flush(&session.out, &session.to))
 		session.unsaid = 0; /* every frame says what we have seen */
 }
 
@@ -342,7 +369,7 @@ static bool next_call(bool *end)
 	*end = f.call == CALL_goodbye || dispatch(&f, payload, over) == BROKEN;
 	if (session.unsaid >= ACK_FRAMES) {
 		session.unsaid = 0;
-		outbox_acknowledge(&session.out, session.fd);
+		outbox_acknowledge(&session.out, &session.to);
 	}
 	return true;
 }
@@ -352,13 +379,13 @@ int session_run(int fd, int control, const struct hello *first, const unsigned c
 	struct hello answer = {.version = REMOTE_VERSION};
 	bool end = false;
 
-	session.fd = fd;
+	session.to.fd = fd;
 	session.control = control;
 	session.resume_seconds = resume_seconds;
 	memcpy(session.id, id, sizeof session.id);
 	memcpy(answer.session, id, sizeof answer.session);
 	code_key(id);
-	if (first->seen || !outbox_start(&session.out) || !thread_start(take_connections, NULL) || !socket_write(fd, &answer, sizeof answer))
+	if (first->seen || !outbox_start(&session.out) || !thread_start(take_connections, NULL) || !answer_hello(first, &answer, &session.to))
 		return 1;
 	address_tune(fd);
 	while (!end)

@@ -1,6 +1,7 @@
 /* What a client may send that is none: the server ends the session or goes on, and never fails in another way. */
 #include "check_remote.h"
 #include "../code.h"
+#include "../pass.h"
 #include "../server.h"
 
 static uint64_t state;
@@ -114,7 +115,22 @@ static unsigned opening(unsigned char *to, uint64_t number, uint32_t *size)
 	return call;
 }
 
-static void send_frames(int fd, int frames)
+/* What else a client can do to memory that it shares: positions that cannot be, bytes that change after they were written. */
+static void vandalize(struct connection *c)
+{
+	struct ring *r = &c->memory->from[rnd(2)];
+
+	switch (rnd(40)) {
+	case 0: atomic_store(&r->written, odd_number()); break;
+	case 1: atomic_store(&r->read, odd_number()); break;
+	case 2: atomic_store(&r->written, c->written + rnd(2 * RING_BYTES)); break;
+	case 3: case 4: atomic_store(&r->reader_sleeps, (unsigned)odd_number()); break;
+	case 5: case 6: atomic_store(&r->writer_sleeps, (unsigned)odd_number()); break;
+	default: r->bytes[(c->written - 1 - rnd(300)) % RING_BYTES] ^= (unsigned char)rnd(256);
+	}
+}
+
+static void send_frames(struct connection *c, int frames)
 {
 	static unsigned char bytes[2 * LEAST_RETAINED_BYTES];
 
@@ -133,21 +149,52 @@ static void send_frames(int fd, int frames)
 			f.size = (uint32_t)state;
 		if (!rnd(2000))
 			f.seen = odd_number();
-		if (!socket_write(fd, &f, sizeof f) || !socket_write(fd, bytes, f.size < sizeof bytes ? f.size : 0))
+		if (!connection_write(c, &f, sizeof f) || !connection_write(c, bytes, f.size < sizeof bytes ? f.size : 0))
 			return;
+		if (c->memory && !rnd(40))
+			vandalize(c);
 	}
+}
+
+/* Somebody reads the answers. */
+static pid_t drain(struct connection to, int file)
+{
+	static char away[65536];
+	pid_t pid = fork();
+
+	if (pid != 0)
+		return pid;
+	if (file >= 0 && !connection_share(&to, file, CLIENT_SIDE)) /* a child does not have its parent's */
+		_exit(1);
+	while (connection_receive(&to, away, sizeof away) > 0)
+		;
+	_exit(0);
+}
+
+/* Takes the server's answer, and the memory that comes with it if this asked for some. */
+static int answered(struct connection *c, const struct hello *asked)
+{
+	struct hello answer;
+	int file;
+
+	CHECK(pass_receive(c->fd, &answer, &file));
+	EQUAL(answer.kind, asked->kind);
+	CHECK((file >= 0) == (asked->kind == HELLO_SHARED));
+	if (file >= 0)
+		CHECK(connection_share(c, file, CLIENT_SIDE) && socket_write(c->fd, &(uint64_t){1}, 8));
+	return file;
 }
 
 static void hostile(void)
 {
 	const char *runs = getenv("FUZZ_RUNS"), *seed = getenv("FUZZ_SEED");
 	char card[512];
-	int ended[2] = {0};
+	int ended[2][2] = {{0}};
 
 	snprintf(card, sizeof card, "%s/card", check_root);
 	setenv("STUB_CARD", card, 1);
 	for (int run = 0; run < (runs ? atoi(runs) : 150); run++) {
-		struct hello first = {.version = REMOTE_VERSION};
+		struct hello first = {.version = REMOTE_VERSION, .kind = run % 2 ? HELLO_SHARED : HELLO_CALLS};
 		int pair[2], control[2], status;
 		CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET, 0, control) == 0);
 		pid_t pid = fork();
@@ -160,26 +207,26 @@ static void hostile(void)
 		}
 		close(pair[0]);
 		close(control[0]);
-		pid_t drain = fork(); /* somebody reads the answers */
-		if (drain == 0) {
-			char away[65536];
-			while (read(pair[1], away, sizeof away) > 0)
-				;
-			_exit(0);
-		}
+		struct connection c = {.fd = pair[1]};
+		int file = answered(&c, &first);
+		pid_t reads = drain(c, file);
 		state = 88172645463325252ull + (uint64_t)run * 7919 + (seed ? strtoull(seed, NULL, 10) * 104729 : 0);
-		send_frames(pair[1], 150);
+		send_frames(&c, 150);
 		shutdown(pair[1], SHUT_RDWR);
 		close(pair[1]);
-		CHECK(waitpid(pid, &status, 0) == pid && waitpid(drain, NULL, 0) == drain);
+		if (file >= 0)
+			close(file);
+		connection_unshare(&c);
+		CHECK(waitpid(pid, &status, 0) == pid && waitpid(reads, NULL, 0) == reads);
 		close(control[1]);
 		if (!WIFEXITED(status) || WEXITSTATUS(status) > 1) {
 			fprintf(stderr, "run %d: status %x\n", run, status);
 			_exit(1);
 		}
-		ended[WEXITSTATUS(status)]++;
+		ended[run % 2][WEXITSTATUS(status)]++;
 	}
-	CHECK(ended[0] > 0 && ended[1] > 0); /* some were refused in the middle, some came to their end */
+	for (int shared = 0; shared < 2; shared++)
+		CHECK(ended[shared][0] > 0 && ended[shared][1] > 0); /* some were refused in the middle, some came to their end */
 }
 
 MAIN(T(hostile))

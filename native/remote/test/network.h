@@ -99,6 +99,61 @@ static void *carry(void *arg)
 	}
 }
 
+/* Hands on bytes of the server, with a file that may come with them; false if either side is gone. */
+static bool carry_file(int from, int to)
+{
+	union { struct cmsghdr align; char bytes[CMSG_SPACE(sizeof(int))]; } c = {0};
+	char bytes[4096];
+	struct iovec part = {bytes, sizeof bytes};
+	struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = c.bytes, .msg_controllen = sizeof c.bytes};
+	ssize_t n = recvmsg(from, &m, MSG_CMSG_CLOEXEC);
+	bool ok;
+
+	if (n <= 0)
+		return false;
+	atomic_fetch_add(&carried, n);
+	part.iov_len = (size_t)n;
+	ok = sendmsg(to, &m, MSG_NOSIGNAL) == n;
+	if (CMSG_FIRSTHDR(&m)) {
+		int fd;
+		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof fd);
+		close(fd);
+	}
+	return ok;
+}
+
+/* What is between on one node: it carries the server's files as well, and is cut when a test says so. */
+static struct { pthread_mutex_t lock; struct link *list[64]; int count; } open_links = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void *carry_files(void *arg)
+{
+	struct link *l = arg;
+	char bytes[4096];
+
+	for (bool ok = true; ok;) {
+		struct pollfd p[] = {{.fd = l->a, .events = POLLIN}, {.fd = l->b, .events = POLLIN}};
+		CHECK(poll(p, 2, -1) > 0);
+		if (p[0].revents) {
+			ssize_t n = read(l->a, bytes, sizeof bytes);
+			ok = n > 0 && socket_write(l->b, bytes, (size_t)n);
+			atomic_fetch_add(&carried, n > 0 ? n : 0);
+		}
+		if (ok && p[1].revents)
+			ok = carry_file(l->b, l->a);
+	}
+	pthread_mutex_lock(&open_links.lock);
+	for (int i = 0; i < open_links.count; i++)
+		if (open_links.list[i] == l)
+			open_links.list[i--] = open_links.list[--open_links.count];
+	pthread_mutex_unlock(&open_links.lock);
+	close(l->a);
+	close(l->b);
+	free(l);
+	return NULL;
+}
+
+static bool with_files;
+
 static void *network(void *arg)
 {
 	int listener = *(int *)arg;
@@ -108,7 +163,14 @@ static void *network(void *arg)
 		pthread_t t;
 		l->a = accept(listener, NULL, NULL);
 		l->b = connect_to("server");
-		CHECK(l->a >= 0 && pthread_create(&t, NULL, carry, l) == 0 && pthread_detach(t) == 0);
+		CHECK(l->a >= 0);
+		if (with_files) {
+			pthread_mutex_lock(&open_links.lock);
+			CHECK(open_links.count < 64);
+			open_links.list[open_links.count++] = l;
+			pthread_mutex_unlock(&open_links.lock);
+		}
+		CHECK(pthread_create(&t, NULL, with_files ? carry_files : carry, l) == 0 && pthread_detach(t) == 0);
 	}
 	return NULL;
 }

@@ -202,7 +202,7 @@ static void many(void)
 
 /* ---- threads ---- */
 
-static _Atomic int arrived, spun;
+static _Atomic int arrived, spun, launched;
 
 static void *spin(void *arg)
 {
@@ -237,6 +237,17 @@ static void waiting(void)
 	}
 	CHECK(pthread_join(t, NULL) == 0);
 	CHECK(during >= 2); /* the first may have come before it waited */
+}
+
+/* Waits for a kernel that takes longer than its server lives. */
+static void *sleep_beside(void *arg)
+{
+	EQUAL(cuCtxSetCurrent(arg), CUDA_SUCCESS);
+	for (int i = 0; i < 1000; i++)
+		EQUAL(cuLaunchKernel(kernel("spin"), 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_SUCCESS);
+	atomic_store(&arrived, 1);
+	EQUAL(cuCtxSynchronize(), CUDA_ERROR_DEVICE_UNAVAILABLE);
+	return NULL;
 }
 
 static void *worker(void *arg)
@@ -300,6 +311,122 @@ static void breaks(void)
 		}
 	}
 	CHECK(atomic_load(&cuts) > 20);
+}
+
+/* ---- on one node ---- */
+
+/* The client has memory in common with its server, where nobody between keeps the file: the socket carries hardly anything. */
+static void shared(void)
+{
+	serve_with(NULL, NULL);
+	with_files = true;
+	start_network();
+	begin();
+	work(500);
+	CHECK(atomic_load(&carried) > 0);
+	long before = atomic_load(&carried);
+	CUdeviceptr p;
+	unsigned got;
+	EQUAL(cuMemAlloc_v2(&p, 4), CUDA_SUCCESS);
+	for (unsigned i = 0; i < 5000; i++) {
+		EQUAL(cuMemsetD32_v2(p, i, 1), CUDA_SUCCESS);
+		EQUAL(cuMemcpyDtoH_v2(&got, p, 4), CUDA_SUCCESS);
+		EQUAL(got, i);
+	}
+	EQUAL(atomic_load(&carried), before);
+}
+
+/* Without the file everything goes over the socket, also what is much. */
+static void by_socket(void)
+{
+	serve_with(NULL, NULL);
+	start_network();
+	atomic_store(&cut_after, LONG_MAX);
+	begin();
+	work(500);
+	CHECK(atomic_load(&carried) > 2 * (long)LARGE);
+	EQUAL(atomic_load(&cuts), 0);
+}
+
+static _Atomic int stop_cutting;
+
+/* Cuts what is there; says whether there was something. */
+static bool cut_links(void)
+{
+	bool some;
+
+	pthread_mutex_lock(&open_links.lock);
+	some = open_links.count > 0;
+	for (int i = 0; i < open_links.count; i++) {
+		shutdown(open_links.list[i]->a, SHUT_RDWR);
+		shutdown(open_links.list[i]->b, SHUT_RDWR);
+	}
+	pthread_mutex_unlock(&open_links.lock);
+	return some;
+}
+
+static void *cut_again(void *unused)
+{
+	(void)unused;
+	while (!atomic_load(&stop_cutting)) {
+		int frames = atomic_load(&launched);
+		if (cut_links())
+			atomic_fetch_add(&cuts, 1);
+		while (!atomic_load(&stop_cutting) && atomic_load(&launched) - frames < 37)
+			sched_yield();
+	}
+	return NULL;
+}
+
+/* The socket beside the memory is cut again and again, wherever both sides are: nothing is lost, nothing runs twice. */
+static void shared_breaks(void)
+{
+	CUdeviceptr p, q;
+	CUfunction add;
+	int64_t got = 0;
+	int n = 1;
+	void *params[] = {&p, &q, &n};
+	pthread_t t;
+
+	serve_with(NULL, NULL);
+	with_files = true;
+	start_network();
+	begin();
+	add = kernel("add");
+	EQUAL(cuMemAlloc_v2(&p, 8), CUDA_SUCCESS);
+	EQUAL(cuMemAlloc_v2(&q, 8), CUDA_SUCCESS);
+	EQUAL(cuMemsetD8_v2(p, 0, 8), CUDA_SUCCESS);
+	EQUAL(cuMemcpyHtoD_v2(q, &(int64_t){1}, 8), CUDA_SUCCESS);
+	CHECK(pthread_create(&t, NULL, cut_again, NULL) == 0);
+	for (int i = 1; i <= 3000 || atomic_load(&cuts) < 20; i++) {
+		EQUAL(cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL), CUDA_SUCCESS);
+		atomic_fetch_add(&launched, 1);
+		if (i % 10 == 0) {
+			EQUAL(cuMemcpyDtoH_v2(&got, p, 8), CUDA_SUCCESS);
+			EQUAL(got, i);
+		}
+	}
+	atomic_store(&stop_cutting, 1);
+	CHECK(pthread_join(t, NULL) == 0);
+}
+
+/* A server that is killed is noticed, also by who sleeps beside the memory. */
+static void shared_end(void)
+{
+	CUcontext ctx;
+	pthread_t t;
+
+	serve_with(NULL, NULL);
+	begin();
+	EQUAL(cuCtxGetCurrent(&ctx), CUDA_SUCCESS);
+	kernel("spin");
+	CHECK(pthread_create(&t, NULL, sleep_beside, ctx) == 0);
+	while (!atomic_load(&arrived))
+		sched_yield();
+	CHECK(kill(server, SIGKILL) == 0 && waitpid(server, NULL, 0) == server);
+	serve_with(NULL, NULL); /* another one knows nothing of the session */
+	CHECK(pthread_join(t, NULL) == 0);
+	EQUAL(cuCtxSynchronize(), CUDA_ERROR_DEVICE_UNAVAILABLE);
 }
 
 /* ---- ends ---- */
@@ -429,4 +556,4 @@ static void lost(void)
 	EQUAL(cuInit(0), CUDA_ERROR_DEVICE_UNAVAILABLE);
 }
 
-MAIN(T(calls), T(variables), T(lookup), T(programs), T(many), T(waiting), T(threads), T(breaks), T(killed), T(processes), T(forked), T(lost))
+MAIN(T(calls), T(variables), T(lookup), T(programs), T(many), T(waiting), T(threads), T(breaks), T(shared), T(by_socket), T(shared_breaks), T(shared_end), T(killed), T(processes), T(forked), T(lost))
