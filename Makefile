@@ -141,6 +141,8 @@ images: build-native ## Build the container images into bin/images, with SBOMs; 
 # SIGN_KEY=FILE (PEM, Ed25519 or ECDSA) signs the checksums.
 HOST = $(shell go env GOOS)-$(shell go env GOARCH)
 RELEASED = elastic elastic-queue elastic-gpu-scheduler elastic-gpu-agent elastic-web elastic-scheduler elastic-sandbox libelasticgpu.so elastic-gpu-arbiter
+# For cards of other nodes: the agent finds the two libraries beside libelasticgpu.so.
+RELEASED_REMOTE = elastic-gpu-remote libcuda.so.1 libnvidia-ml.so.1
 
 .PHONY: release
 release: release-archives images ## Archives and images of this version, with SBOMs, checksums, and signatures where SIGN_KEY names a key
@@ -149,7 +151,7 @@ release: release-archives images ## Archives and images of this version, with SB
 release-archives: VERSION ?= $(shell sed -n 's/^appVersion: //p' deploy/chart/Chart.yaml)
 release-archives: build $(if $(RELEASE_OTHERS),build-others)
 	@rm -rf bin/dist bin/released && mkdir -p bin/released/$(HOST)
-	@cp -L $(RELEASED:%=bin/%) bin/released/$(HOST)
+	@cp -L $(RELEASED:%=bin/%) $(RELEASED_REMOTE:%=native/remote/build/%) bin/released/$(HOST)
 	cd tools/release && go run . -version $(VERSION) -out $(CURDIR)/bin/dist $(if $(SIGN_KEY),-key $(abspath $(SIGN_KEY))) \
 		$(HOST)=$(CURDIR)/bin/released/$(HOST) $(if $(RELEASE_OTHERS),$(foreach p,$(subst /,-,$(OTHERS)),$(p)=$(CURDIR)/bin/others/$(p)))
 	@cat bin/dist/SHA256SUMS
