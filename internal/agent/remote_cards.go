@@ -200,6 +200,9 @@ func (r *remoteCards) find(ctx context.Context, to share.Remote) (remotegpu.Targ
 	if err != nil {
 		return remotegpu.Target{}, err
 	}
+	if device.Spec.RemoteGPU.NodeName == r.node.Name {
+		return remotegpu.Target{Server: func(ctx context.Context) (*net.UnixConn, error) { return r.dialHere(ctx, string(to.Claim)) }}, nil
+	}
 	is, err := r.agentOf(ctx, device.Spec.RemoteGPU.NodeName)
 	if err != nil {
 		return remotegpu.Target{}, err
@@ -227,6 +230,14 @@ func (r *remoteCards) served(claim string) bool {
 }
 
 func (r *remoteCards) dial(ctx context.Context, claim string) (net.Conn, error) {
+	server, err := r.dialServer(ctx, claim)
+	if err != nil {
+		return nil, err
+	}
+	return server, nil
+}
+
+func (r *remoteCards) dialServer(ctx context.Context, claim string) (*net.UnixConn, error) {
 	grant, err := r.server(claim)
 	if err != nil {
 		return nil, err
@@ -234,8 +245,22 @@ func (r *remoteCards) dial(ctx context.Context, claim string) (net.Conn, error) 
 	return remotegpu.DialSocket(ctx, r.node.shares.RunFolder(grant.ID), remotegpu.ServerSocket)
 }
 
-// peers are the agents of the nodes where pods use a claim that is served here.
-func (r *remoteCards) peers(ctx context.Context, claim string) (*x509.CertPool, error) {
+// dialHere dials the server of a claim for a container of this node: on the same terms as for one of another.
+func (r *remoteCards) dialHere(ctx context.Context, claim string) (*net.UnixConn, error) {
+	nodes, err := r.userNodes(ctx, claim)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(nodes, r.node.Name) {
+		return nil, errNoUser
+	}
+	return r.dialServer(ctx, claim)
+}
+
+var errNoUser = errors.New("no pod uses the claim")
+
+// userNodes are the nodes where pods use a claim that is served here.
+func (r *remoteCards) userNodes(ctx context.Context, claim string) ([]string, error) {
 	r.asking.Lock()
 	defer r.asking.Unlock()
 	grant, err := r.server(claim)
@@ -250,15 +275,24 @@ func (r *remoteCards) peers(ctx context.Context, claim string) (*x509.CertPool, 
 	if err := r.node.API.List(ctx, pods, client.InNamespace(device.Spec.ClaimRef.Namespace)); err != nil {
 		return nil, err
 	}
-	known := map[string]bool{}
+	var nodes []string
+	for i := range pods.Items {
+		if on := pods.Items[i].Spec.NodeName; on != "" && !slices.Contains(nodes, on) && isUser(&pods.Items[i], device.Spec.ClaimRef.Name) {
+			nodes = append(nodes, on)
+		}
+	}
+	return nodes, nil
+}
+
+// peers are the agents of the nodes where pods use a claim that is served here.
+func (r *remoteCards) peers(ctx context.Context, claim string) (*x509.CertPool, error) {
+	nodes, err := r.userNodes(ctx, claim)
+	if err != nil {
+		return nil, err
+	}
 	var authorities [][]byte
 	var unknown error
-	for i := range pods.Items {
-		on := pods.Items[i].Spec.NodeName
-		if on == "" || known[on] || !isUser(&pods.Items[i], device.Spec.ClaimRef.Name) {
-			continue
-		}
-		known[on] = true
+	for _, on := range nodes {
 		is, err := r.agentOf(ctx, on)
 		if err != nil {
 			unknown = errors.Join(unknown, err)
@@ -267,7 +301,7 @@ func (r *remoteCards) peers(ctx context.Context, claim string) (*x509.CertPool, 
 		authorities = append(authorities, is.Authority)
 	}
 	if len(authorities) == 0 {
-		return nil, cmp.Or(unknown, errors.New("no pod uses the claim"))
+		return nil, cmp.Or(unknown, errNoUser)
 	}
 	return remotegpu.Pool(authorities...)
 }

@@ -207,3 +207,41 @@ func TestAgentsConnectAContainerWithItsCard(t *testing.T) {
 		t.Errorf("after the pod ended: %q", said)
 	}
 }
+
+// A card of the pod's own node is reached without another agent, on the same terms.
+func TestAgentConnectsAContainerWithACardOfItsNode(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("cards of other nodes are for Linux")
+	}
+	c := farCluster(t)
+	card := startRemote(t, c, "card")
+	serveEcho(t, card)
+	if said := reach(t, card); said != "" {
+		t.Errorf("from a node where no pod uses the claim: %q", said)
+	}
+	node := &corev1.Node{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "card"}, node); err != nil {
+		t.Fatal(err)
+	}
+	node.Annotations[egpu.RemoteAgentAnnotation] = `{"address":"127.0.0.1:1"}` // nobody is there
+	if err := c.Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	user := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "q", Annotations: map[string]string{egpu.ClaimPrefix + "main": "c"}},
+		Spec:       corev1.PodSpec{NodeName: "card", Containers: []corev1.Container{{Name: "main"}}},
+	}
+	if err := c.Create(t.Context(), user); err != nil {
+		t.Fatal(err)
+	}
+	if said := reach(t, card); said != "the card" {
+		t.Errorf("from the card's node: %q", said)
+	}
+	user.Status.Phase = corev1.PodSucceeded
+	if err := c.Status().Update(t.Context(), user); err != nil {
+		t.Fatal(err)
+	}
+	if said := reach(t, card); said != "" {
+		t.Errorf("after the pod ended: %q", said)
+	}
+}

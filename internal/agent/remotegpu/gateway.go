@@ -107,15 +107,11 @@ func (d *Gateway) prove(ctx context.Context, connection net.Conn) (claim string,
 
 // DialSocket in a folder that a server writes to. A hostile program may have made of that server one that puts a link there,
 // to a socket of the node's own.
-func DialSocket(ctx context.Context, dir, name string) (net.Conn, error) {
+func DialSocket(ctx context.Context, dir, name string) (*net.UnixConn, error) {
 	folder, err := tenantfolder.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer folder.Close()
-	connection, err := folder.Dial(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return connection, nil
+	return folder.Dial(ctx, name)
 }

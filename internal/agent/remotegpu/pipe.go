@@ -30,20 +30,34 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, bufferSize); return 
 // pipe carries bytes both ways until one end is closed or ctx ends, and closes both. What breaks off is the engine's to
 // resume: it knows what came through.
 func pipe(ctx context.Context, a, b net.Conn) {
+	pipeBy(ctx, a, b, carry)
+}
+
+// pipeHere is pipe between a container and a server of this node, which may share memory.
+func pipeHere(ctx context.Context, container, server *net.UnixConn) {
+	pipeBy(ctx, container, server, func(_, _ net.Conn, buffer []byte) { carryMemory(container, server, buffer) })
+}
+
+// pipeBy has bytes from b to a carried by back.
+func pipeBy(ctx context.Context, a, b net.Conn, back func(to, from net.Conn, buffer []byte)) {
 	end := func() { _, _ = a.Close(), b.Close() }
 	stop := context.AfterFunc(ctx, end)
 	defer stop()
-	var both sync.WaitGroup
-	for _, way := range [][2]net.Conn{{a, b}, {b, a}} {
-		both.Go(func() {
-			defer end()
-			buffer := buffers.Get().(*[]byte)
-			defer buffers.Put(buffer)
-			// Plain reads and writes: a reader or writer of its own would take a small buffer of its own.
-			_, _ = io.CopyBuffer(struct{ io.Writer }{way[1]}, struct{ io.Reader }{way[0]}, *buffer)
-		})
+	way := func(to, from net.Conn, by func(to, from net.Conn, buffer []byte)) {
+		defer end()
+		buffer := buffers.Get().(*[]byte)
+		defer buffers.Put(buffer)
+		by(to, from, *buffer)
 	}
+	var both sync.WaitGroup
+	both.Go(func() { way(b, a, carry) })
+	both.Go(func() { way(a, b, back) })
 	both.Wait()
+}
+
+// carry bytes by plain reads and writes: a reader or writer of its own would take a small buffer of its own.
+func carry(to, from net.Conn, buffer []byte) {
+	_, _ = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, buffer)
 }
 
 // counter bounds connections, of each claim and all together.

@@ -22,6 +22,8 @@ type Target struct {
 	// Address of the agent on the card's node, and its authority.
 	Address string
 	Peers   *x509.CertPool
+	// Server connects to the server itself, where it is on this node.
+	Server func(context.Context) (*net.UnixConn, error)
 }
 
 // Relay takes what containers of this node say to cards of others there.
@@ -123,18 +125,29 @@ func (r *Relay) listen(ctx context.Context, listener net.Listener, to share.Remo
 				return
 			}
 			failing.Store(false)
+			if server, here := far.(*net.UnixConn); here {
+				pipeHere(ctx, connection.(*net.UnixConn), server)
+				return
+			}
 			pipe(ctx, connection, far)
 		})
 	}
 }
 
-// dial the server of a claim, by way of the agent beside it.
+// dial the server of a claim, by way of the agent beside it; on this node that is this agent.
 func (r *Relay) dial(ctx context.Context, to share.Remote) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	target, err := r.Find(ctx, to)
 	if err != nil {
 		return nil, err
+	}
+	if target.Server != nil {
+		server, err := target.Server(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("its server on this node: %w", err)
+		}
+		return server, nil
 	}
 	config, err := r.Identity.dialer(string(to.Claim), target.Peers)
 	if err != nil {
