@@ -34,19 +34,21 @@ socklen_t address_read(const char *words, struct sockaddr_storage *to)
 	return 0;
 }
 
-void address_tune(int fd)
-{
-	int on = 1, bytes = 4 << 20;
-
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* fails on a Unix socket, which has no need of it */
-	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
-}
-
 bool address_local(int fd)
 {
 	struct sockaddr_storage own;
 	socklen_t size = sizeof own;
 	return getsockname(fd, (struct sockaddr *)&own, &size) == 0 && own.ss_family == AF_UNIX;
+}
+
+void address_tune(int fd)
+{
+	int on = 1, bytes = 4 << 20;
+
+	if (address_local(fd))
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes); /* TCP finds a better size by itself, unless it is set */
+	else
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
 /* The path is fixed: nothing inside the container chooses another. Tests build a variant that reads a root. */

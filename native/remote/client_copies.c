@@ -55,9 +55,10 @@ static CUresult copy(unsigned call, struct wire_copy *c, char *host, size_t byte
 #else
 #define WIDE ((size_t)32 << 20)
 #endif
-#define CONNECTIONS 4
+#define CONNECTIONS 8
+#define AHEAD 2 /* pieces of a connection that are under way: while one is copied, the next is sent */
 
-static struct { pthread_mutex_t lock; int fd[CONNECTIONS]; } wide = {PTHREAD_MUTEX_INITIALIZER, {-1, -1, -1, -1}};
+static struct { pthread_mutex_t lock; int fd[CONNECTIONS]; } wide = {PTHREAD_MUTEX_INITIALIZER, {[0 ... CONNECTIONS - 1] = -1}};
 
 void copies_forked(void)
 {
@@ -93,37 +94,63 @@ struct wide_copy {
 	_Atomic unsigned running;     /* futex */
 };
 
-/* A piece over a connection; false if that broke. */
-static bool carry(struct wide_copy *w, int fd, size_t n)
+static uint32_t piece_bytes(const struct wide_copy *w, size_t n)
+{
+	size_t left = w->bytes - n * CHUNK;
+	return (uint32_t)(left < CHUNK ? left : CHUNK);
+}
+
+/* Sends a piece over a connection; false if that broke. */
+static bool send_piece(const struct wide_copy *w, int fd, size_t n)
 {
 	struct wire_piece p = w->piece;
-	struct answer a;
-	size_t at = n * CHUNK;
-	bool reads = p.call == CALL_read;
-	int none = CUDA_SUCCESS;
 
-	p.copy.address += at;
-	p.copy.bytes = (uint32_t)(w->bytes - at < CHUNK ? w->bytes - at : CHUNK);
-	if (!socket_write(fd, &p, sizeof p) || (!reads && !socket_write(fd, w->host + at, p.copy.bytes)) || !socket_read(fd, &a, sizeof a))
+	p.copy.address += n * CHUNK;
+	p.copy.bytes = piece_bytes(w, n);
+	return socket_write(fd, &p, sizeof p) && (p.call == CALL_read || socket_write(fd, w->host + n * CHUNK, p.copy.bytes));
+}
+
+/* Takes the answer to a piece. */
+static bool receive_piece(struct wide_copy *w, int fd, size_t n)
+{
+	int none = CUDA_SUCCESS;
+	struct answer a;
+
+	if (!socket_read(fd, &a, sizeof a))
 		return false;
 	if (a.result != CUDA_SUCCESS)
 		atomic_compare_exchange_strong(&w->result, &none, a.result);
-	return a.result != CUDA_SUCCESS || !reads || socket_read(fd, w->host + at, p.copy.bytes);
+	return a.result != CUDA_SUCCESS || w->piece.call != CALL_read || socket_read(fd, w->host + n * CHUNK, piece_bytes(w, n));
 }
 
 struct carrier { struct wide_copy *w; int *fd; };
 
+/* The next piece that nobody has begun; false if there is none, or something went wrong. */
+static bool next_piece(struct wide_copy *w, size_t *n)
+{
+	return atomic_load(&w->result) == CUDA_SUCCESS && !atomic_load(&w->broken) && (*n = atomic_fetch_add(&w->next, 1)) < w->pieces;
+}
+
+/* What was begun is brought to its end, also where something went wrong elsewhere: the connection is used again. */
 static void carry_pieces(const struct carrier *c)
 {
 	struct wide_copy *w = c->w;
-	size_t n;
+	size_t under_way[AHEAD], sent = 0, done = 0, n;
+	bool ok = true;
 
-	while (atomic_load(&w->result) == CUDA_SUCCESS && !atomic_load(&w->broken) && (n = atomic_fetch_add(&w->next, 1)) < w->pieces)
-		if (!carry(w, *c->fd, n)) {
-			close(*c->fd);
-			*c->fd = -1;
-			atomic_fetch_add(&w->broken, 1);
+	do {
+		while (ok && sent - done < AHEAD && next_piece(w, &n)) {
+			ok = send_piece(w, *c->fd, n);
+			under_way[sent++ % AHEAD] = n;
 		}
+		if (ok && done < sent)
+			ok = receive_piece(w, *c->fd, under_way[done++ % AHEAD]);
+	} while (ok && done < sent);
+	if (!ok) {
+		close(*c->fd);
+		*c->fd = -1;
+		atomic_fetch_add(&w->broken, 1);
+	}
 }
 
 static void *carry_beside(void *arg)

@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include "server.h"
 
-#define MOST_BUFFERS 16 /* that are retained and registered; more are had for the moment */
+#define MOST_BUFFERS 24 /* that are retained and registered; more are had for the moment */
 #define PORTABLE 1
 
 typedef CUresult (*register_fn)(void *, size_t, unsigned);

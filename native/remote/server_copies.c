@@ -5,7 +5,7 @@
 #include "server.h"
 #include "system.h"
 
-#define MOST_CONNECTIONS 8
+#define MOST_CONNECTIONS 16
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;

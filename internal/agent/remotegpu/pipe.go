@@ -10,9 +10,9 @@ import (
 
 // Bounds on what a container, or who reaches the port, can have an agent do.
 const (
-	// claimConnections: a server has 64 processes for those of the program at most, each with five connections, and
+	// claimConnections: a server has 64 processes for those of the program at most, each with nine connections, and
 	// some that broke are still on their way out.
-	claimConnections = 512
+	claimConnections = 1024
 	// allConnections of an agent. Each has two goroutines and two buffers.
 	allConnections = 4096
 	// unproven are those that have not shown their certificate.

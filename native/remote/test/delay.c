@@ -2,6 +2,7 @@
  * delay ADDRESS TARGET MICROSECONDS: a network between a program and its server that takes so long in each direction, and
  * carries as much as memory does. A direction is a thread that reads and notes when, and one that writes when it is time.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -10,20 +11,39 @@
 #include <unistd.h>
 #include "../address.h"
 #include "../outbox.h"
+#include "constants.h"
 #include "system.h"
 
 #define BYTES ((size_t)256 << 10)
 #define PIECES 64
+#define AWAKE_NS (2 * MS) /* after the last byte: a network has no threads that must wake up */
 
 struct piece { int64_t at; size_t size; char bytes[BYTES]; };
 struct way {
 	int from, to;
-	_Atomic unsigned read, written;
-	_Atomic bool over;
+	_Atomic unsigned read, written; /* read: a futex */
+	_Atomic bool over, sleeps;
 	struct piece piece[PIECES];
 };
 
 static int64_t delay;
+
+static ssize_t receive(int fd, void *to, size_t most)
+{
+	int64_t until = now_ns() + AWAKE_NS;
+	ssize_t n;
+
+	do
+		n = recv(fd, to, most, MSG_DONTWAIT);
+	while (n < 0 && errno == EAGAIN && now_ns() < until);
+	return n < 0 && errno == EAGAIN ? recv(fd, to, most, 0) : n;
+}
+
+static void moved(struct way *w)
+{
+	if (atomic_exchange(&w->sleeps, false))
+		futex_wake(&w->read);
+}
 
 static void *read_pieces(void *arg)
 {
@@ -34,15 +54,33 @@ static void *read_pieces(void *arg)
 		while (n - atomic_load(&w->written) == PIECES && !atomic_load(&w->over))
 			sched_yield();
 		struct piece *p = &w->piece[n % PIECES];
-		ssize_t got = atomic_load(&w->over) ? 0 : recv(w->from, p->bytes, BYTES, 0);
+		ssize_t got = atomic_load(&w->over) ? 0 : receive(w->from, p->bytes, BYTES);
 		if (got <= 0)
 			break;
 		p->at = now_ns();
 		p->size = (size_t)got;
 		atomic_store(&w->read, n + 1);
+		moved(w);
 	}
 	atomic_store(&w->over, true);
+	moved(w);
 	return NULL;
+}
+
+/* Until there is a piece after so many, or no more come. */
+static void await_piece(struct way *w, unsigned n)
+{
+	int64_t until = now_ns() + AWAKE_NS;
+
+	while (n == atomic_load(&w->read) && !atomic_load(&w->over)) {
+		if (now_ns() < until) {
+			sched_yield();
+			continue;
+		}
+		atomic_store(&w->sleeps, true);
+		if (n == atomic_load(&w->read) && !atomic_load(&w->over))
+			futex_wait(&w->read, n, 100 * MS);
+	}
 }
 
 static void *write_pieces(void *arg)
@@ -51,8 +89,7 @@ static void *write_pieces(void *arg)
 
 	for (;;) {
 		unsigned n = atomic_load(&w->written);
-		while (n == atomic_load(&w->read) && !atomic_load(&w->over))
-			sched_yield();
+		await_piece(w, n);
 		if (n == atomic_load(&w->read))
 			break;
 		struct piece *p = &w->piece[n % PIECES];

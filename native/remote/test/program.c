@@ -313,6 +313,49 @@ static void breaks(void)
 	CHECK(atomic_load(&cuts) > 20);
 }
 
+#define WIDE_BYTES (((size_t)72 << 20) + 5) /* more pieces than the connections have under way together */
+
+static void copy_wide_there_and_back(CUdeviceptr p, unsigned char *mine, unsigned char *theirs, size_t round)
+{
+	for (size_t i = 0; i < WIDE_BYTES; i++)
+		mine[i] = (unsigned char)(i * 31 + i / 4096 + round);
+	EQUAL(cuMemcpyHtoD_v2(p, mine, WIDE_BYTES), CUDA_SUCCESS);
+	EQUAL(cuMemcpyDtoH_v2(theirs, p, WIDE_BYTES), CUDA_SUCCESS);
+	CHECK(!memcmp(mine, theirs, WIDE_BYTES));
+}
+
+/* Large copies, one that fails in between, over connections that live long or break after some pieces. */
+static void copy_wide_over(long lives)
+{
+	unsigned char *mine = malloc(WIDE_BYTES + 1), *theirs = malloc(WIDE_BYTES + 1);
+	CUdeviceptr p;
+
+	CHECK(mine && theirs);
+	serve_with(NULL, NULL);
+	start_network();
+	atomic_store(&cut_after, lives);
+	begin();
+	EQUAL(cuMemAlloc_v2(&p, WIDE_BYTES), CUDA_SUCCESS);
+	copy_wide_there_and_back(p, mine, theirs, 0);
+	EQUAL(cuMemcpyDtoH_v2(theirs, p, WIDE_BYTES + 1), CUDA_ERROR_INVALID_VALUE); /* the last byte is not the program's */
+	EQUAL(cuMemcpyHtoD_v2(p, mine, WIDE_BYTES + 1), CUDA_ERROR_INVALID_VALUE);
+	copy_wide_there_and_back(p, mine, theirs, 1);
+	free(mine);
+	free(theirs);
+}
+
+static void wide(void)
+{
+	copy_wide_over(LONG_MAX);
+	EQUAL(atomic_load(&cuts), 0);
+}
+
+static void wide_breaks(void)
+{
+	copy_wide_over((12 << 20) + 1);
+	CHECK(atomic_load(&cuts) > 10);
+}
+
 /* ---- on one node ---- */
 
 /* The client has memory in common with its server, where nobody between keeps the file: the socket carries hardly anything. */
@@ -556,4 +599,4 @@ static void lost(void)
 	EQUAL(cuInit(0), CUDA_ERROR_DEVICE_UNAVAILABLE);
 }
 
-MAIN(T(calls), T(variables), T(lookup), T(programs), T(many), T(waiting), T(threads), T(breaks), T(shared), T(by_socket), T(shared_breaks), T(shared_end), T(killed), T(processes), T(forked), T(lost))
+MAIN(T(calls), T(variables), T(lookup), T(programs), T(many), T(waiting), T(threads), T(breaks), T(wide), T(wide_breaks), T(shared), T(by_socket), T(shared_breaks), T(shared_end), T(killed), T(processes), T(forked), T(lost))
