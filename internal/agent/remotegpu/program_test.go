@@ -106,7 +106,7 @@ const claim = "6f1f1c7e-0000-4000-8000-000000000001"
 
 // world is two agents and a server.
 type world struct {
-	t            *testing.T
+	t            testing.TB
 	bin, dir     string
 	pod, card    *Identity
 	mu           sync.Mutex
@@ -144,7 +144,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func identity(t *testing.T, node string) *Identity {
+func identity(t testing.TB, node string) *Identity {
 	t.Helper()
 	i, err := NewIdentity(node)
 	if err != nil {
@@ -153,7 +153,7 @@ func identity(t *testing.T, node string) *Identity {
 	return i
 }
 
-func pool(t *testing.T, of ...*Identity) *x509.CertPool {
+func pool(t testing.TB, of ...*Identity) *x509.CertPool {
 	t.Helper()
 	var authorities [][]byte
 	for _, i := range of {
@@ -192,7 +192,7 @@ func (w *world) startGateway() {
 	}
 	w.gateway = &breakable{Listener: listener}
 	gateway := &Gateway{
-		Identity: w.card, Log: testr.New(w.t),
+		Identity: w.card, Log: testr.NewWithInterface(w.t, testr.Options{}),
 		Served: func(c string) bool { return c == claim },
 		Peers:  func(context.Context, string) (*x509.CertPool, error) { return pool(w.t, w.pod), nil },
 		Dial: func(ctx context.Context, _ string) (net.Conn, error) {
@@ -217,7 +217,7 @@ func (w *world) startGateway() {
 func (w *world) startRelay() {
 	w.clients = &Clients{
 		Dir: filepath.Join(w.dir, "clients"), Engines: map[string]Engine{engine: {}},
-		Relay: &Relay{Identity: w.pod, Log: testr.New(w.t), Find: func(context.Context, share.Remote) (Target, error) {
+		Relay: &Relay{Identity: w.pod, Log: testr.NewWithInterface(w.t, testr.Options{}), Find: func(context.Context, share.Remote) (Target, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			return w.target, nil
@@ -268,7 +268,7 @@ func (w *world) container() *program {
 }
 
 type program struct {
-	t   *testing.T
+	t   testing.TB
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Scanner
