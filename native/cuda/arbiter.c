@@ -82,12 +82,26 @@ static void publish_row(struct arbiter_card *a, struct client *c, int row, bool 
 	}
 }
 
+/* When somebody is expected. It stands while the turn is given back: the one that was expected has come. */
+static void publish_window(struct arbiter_card *a, struct client *c, int64_t now)
+{
+	struct window w = {0, 0};
+
+	if (!card_expects(&a->turns, c->tenant, now, &w) && a->turns.current.tenant != c->tenant)
+		return;
+	if (atomic_load_explicit(&c->decision->hold_until, memory_order_relaxed) == w.until)
+		return;
+	atomic_store(&c->decision->hold_us, (unsigned)((w.until - w.from) / 1000));
+	atomic_store(&c->decision->hold_until, w.until);
+}
+
 static void publish(struct arbiter_card *a, bool memory, int64_t now)
 {
 	unsigned movable = memory ? card_movable(&a->turns, now) : 0;
 
 	for (struct client *c = a->clients; c; c = c->next) {
 		atomic_store(&c->decision->refused, c->tenant < 0 ? REFUSED_CONTAINERS : REFUSED_NOT);
+		publish_window(a, c, now);
 		for (int row = 0; c->tenant >= 0 && row < a->turns.tenant[c->tenant].rows; row++)
 			publish_row(a, c, row, memory, now);
 		atomic_store(&c->decision->waited, card_hurried(&a->turns, c->tenant));
@@ -103,6 +117,7 @@ static void publish(struct arbiter_card *a, bool memory, int64_t now)
 static int64_t look(struct arbiter_card *a)
 {
 	int64_t now = now_ns(), handover;
+	struct window w;
 	bool rows = now - a->rows_read >= ROWS_NS, anybody = false;
 
 	for (struct client *c = a->clients; c; c = c->next) {
@@ -124,6 +139,8 @@ static int64_t look(struct arbiter_card *a)
 	publish(a, rows, now);
 	if (card_active(&a->turns, now))
 		a->active = now;
+	if (card_expects(&a->turns, a->turns.current.tenant, now, &w) && now >= w.from)
+		return HANDOVER_LOOK_NS;
 	handover = card_handover(&a->turns);
 	if (handover && a->turns.current.tenant < 0)
 		return now - handover < HANDOVER_NS ? HANDOVER_LOOK_NS : DRAIN_LOOK_NS;
@@ -163,16 +180,23 @@ static void tune(const char *name, int64_t *ns)
 		*ns = us * (MS / 1000);
 }
 
+static void tune_switch(const char *name, bool *on)
+{
+	const char *value = getenv(name);
+
+	if (value)
+		*on = strcmp(value, "off") != 0;
+}
+
 static void tune_all(struct tuning *t)
 {
-	const char *beside = getenv("ELASTIC_ARBITER_BESIDE");
-
 	tune("SLICE", &t->slice);
 	tune("START", &t->start);
 	tune("LOOK", &t->look);
 	tune("BACKLOG", &t->backlog);
-	if (beside)
-		t->beside = strcmp(beside, "off") != 0;
+	tune("CARD_SLICE", &t->card_slice);
+	tune_switch("ELASTIC_ARBITER_BESIDE", &t->beside);
+	tune_switch("ELASTIC_ARBITER_EXPECT", &t->expect);
 }
 
 static struct arbiter_card *card_of(const char *uuid)

@@ -20,7 +20,7 @@ void card_start(struct card *c, int64_t now)
 	memset(c, 0, sizeof *c);
 	c->current.tenant = c->current.row = c->evictor_tenant = c->evictor_row = c->last = NOBODY;
 	c->charged = now;
-	c->tuning = (struct tuning){.slice = SLICE_NS, .start = START_NS, .look = MS / 10, .backlog = MS / 10, .beside = true};
+	c->tuning = (struct tuning){.slice = SLICE_NS, .start = START_NS, .look = MS / 10, .backlog = MS / 10, .card_slice = CARD_SLICE_NS, .beside = true, .expect = true};
 }
 
 int card_tenant_join(struct card *c, unsigned share, bool lend, int64_t now)
@@ -112,12 +112,14 @@ static void charge(struct card *c, struct tenant *t, int64_t ns)
 		t->credit = 0;
 }
 
+static bool is_behind(const struct card *c, const struct tenant *t) { return t->had <= c->had - BEHIND_NS; }
+
 /* A container that comes back starts level with the others, or it would have the card alone until it has caught up. */
 static void start_level(struct card *c, struct tenant *t)
 {
 	int64_t most = LEVEL_NS * 10000 / (t->share ? t->share : 1);
 
-	t->behind = t->had <= c->had - BEHIND_NS;
+	t->behind = is_behind(c, t);
 	if (t->had < c->had - most)
 		t->had = c->had - most;
 }
@@ -179,6 +181,7 @@ static void take_back(struct card *c, struct tenant *t, struct row *r, unsigned 
 		unused = 2 * LINGER_NS;
 	if (unused > used)
 		unused = used;
+	rhythm_rests(&t->rhythm, r->closing_since ? 0 : now - unused);
 	if (!r->waited_for) {
 		charge(c, t, -unused);
 		c->busy -= unused;
@@ -211,6 +214,7 @@ void card_row_said(struct card *c, int tenant, int row, const struct said *said,
 	if (said->wants == SAYS_WANTS && !r->wants) {
 		r->since = now;
 		start_level(c, t);
+		rhythm_returns(&t->rhythm, now);
 	}
 	r->wants = said->wants == SAYS_WANTS;
 	r->ending = said->wants == SAYS_ENDING;
@@ -332,7 +336,7 @@ static struct current payer(struct card *c, int64_t now)
 	c->in_flight = in_flight;
 	if (!in_flight)
 		return who;
-	at = (int)((now - c->shared_since) / CARD_SLICE_NS % in_flight);
+	at = (int)((now - c->shared_since) / c->tuning.card_slice % in_flight);
 	for (int n = 0; n <= at; n++) {
 		int64_t first = INT64_MAX;
 		for (int i = 0; i < c->tenants; i++)
@@ -380,6 +384,7 @@ static void charge_until(struct card *c, int64_t now)
 		refill(t, runs || overstays || (waits && t->credit >= start_credit(c, t)), now);
 		if (overstays || i == pays.tenant)
 			charge(c, t, ns);
+		t->borrows_since = t->credit > 0 ? 0 : t->borrows_since ? t->borrows_since : now;
 	}
 	if (busy)
 		c->busy += ns;
@@ -510,6 +515,32 @@ bool card_quick(const struct card *c, int tenant, int64_t now)
 bool card_hurried(const struct card *c, int tenant)
 {
 	return c->waited_quick || (c->waited && tenant >= 0 && is_quick(&c->tenant[tenant]));
+}
+
+/*
+ * Lent time is the lender's as soon as it comes back. A launch that is made just before that is in its way for as long as it
+ * takes, so who runs on lent time makes none then, if the lender's rhythm tells when.
+ */
+bool card_expects(const struct card *c, int tenant, int64_t now, struct window *w)
+{
+	const struct tenant *mine = tenant >= 0 ? &c->tenant[tenant] : NULL;
+	struct window next;
+	bool any = false;
+
+	if (!mine || !c->tuning.expect || c->waited || c->current.tenant != tenant || !mine->lend || mine->had < c->had)
+		return false;
+	if (!mine->borrows_since || now - mine->borrows_since < LENT_NS)
+		return false;
+	for (int i = 0; i < c->tenants; i++) {
+		const struct tenant *t = &c->tenant[i];
+		if (i == tenant || !t->used || !is_quick(t) || !is_behind(c, t) || t->credit < start_credit(c, t))
+			continue;
+		if (rhythm_expects(&t->rhythm, now, &next) && (!any || next.until < w->until)) {
+			*w = next;
+			any = true;
+		}
+	}
+	return any;
 }
 
 bool card_active(const struct card *c, int64_t now)

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include "constants.h"
 #include "limits_file.h"
+#include "rhythm.h"
 #include "turn_files.h"
 
 #define MAX_TENANTS 64
@@ -44,10 +45,12 @@ struct tenant {                 /* one container */
 	int64_t overrun;        /* how long it takes to give a turn back that was asked for, about */
 	bool interrupted;       /* its last turn was asked back for a quick one */
 	bool behind;            /* it was below its share when it began to wait */
+	struct rhythm rhythm;
 	uint64_t memory;        /* its limit */
 	int64_t quantum;        /* how long it stays on an oversubscribed card */
 	int64_t credit;         /* ns of card time it may still use; negative is debt */
 	int64_t refilled;       /* when credit was last topped up */
+	int64_t borrows_since;  /* since when it has had no credit; 0: it has some */
 	int64_t had;            /* card time so far, in the measure of its share */
 	int rows;               /* those behind are not in use */
 	struct row row[MAX_ROWS];
@@ -61,7 +64,9 @@ struct tuning {                 /* all of it for quick containers: those that ne
 	int64_t start;          /* a turn of theirs begins with this much credit */
 	int64_t look;           /* between two looks of the arbiter while somebody wants the turn */
 	int64_t backlog;        /* work that a stream of another may have in flight */
+	int64_t card_slice;     /* so long the card runs one of several processes that have work in flight, the first that had some first */
 	bool beside;            /* their turn may begin while work of the one before is in flight */
+	bool expect;            /* who runs on lent time makes way when one of them is expected back */
 };
 struct card {
 	struct tenant tenant[MAX_TENANTS];
@@ -92,7 +97,8 @@ struct card {
 #define AFTER_QUICK_OVERRUN_NS (4 * MS)
 #define AT_ONCE_NS MS           /* so long one that is not quick has the card before a quick one that is below its share comes between */
 #define SWITCH_NS (15 * MS / 100) /* what it costs a container to be interrupted: the card changes, and its threads wake up */
-#define CARD_SLICE_NS (2 * MS)  /* so long the card runs one of several processes that have work in flight, the first that had some first */
+#define CARD_SLICE_NS (2 * MS)  /* the driver's time slice, unless somebody has set another */
+#define LENT_NS (4 * MS)        /* who has run without credit for so long runs on lent time, and not on the last of its own */
 #define REST_NS (10 * MS)       /* a turn that was given back after no more use than this is a short one */
 #define RESTS (4)               /* of them in a row make a container quick */
 #define RESTS_MOST (8)
@@ -125,6 +131,8 @@ int64_t card_handover(const struct card *c);
 bool card_quick(const struct card *c, int tenant, int64_t now);
 /* Whether this container, if it has the turn, gives it back as soon as it rests: one of the two that change is quick. */
 bool card_hurried(const struct card *c, int tenant);
+/* While this container has the turn on lent time: when a quick one that will come at once is expected back. */
+bool card_expects(const struct card *c, int tenant, int64_t now, struct window *w);
 /* Whether anybody waits for the turn or has it. */
 bool card_active(const struct card *c, int64_t now);
 

@@ -350,6 +350,35 @@ static int wait_for_turn(struct gate *g, int pass)
 	}
 }
 
+/* The turn was asked back, and the thread that closes the gate has not woken up yet: a launch now would be one too many. */
+static void see_gate_close(struct gate *g)
+{
+	int64_t since = now_ns(), now = since;
+
+	while (atomic_load(&g->state) == GATE_OPEN && arbiter_there(g->device, now) && !(atomic_load(&own_decision(g)->turn) & 1) && now - since < WAKE_NS) {
+		sched_yield();
+		now = now_ns();
+	}
+}
+
+/* A quick container is back, or expected back, and this one runs on time that it has lent. */
+static void make_way(struct gate *g, CUstream stream)
+{
+	struct decision_file *d = g->device->decision;
+	int64_t until = atomic_load_explicit(&d->hold_until, memory_order_relaxed), hold, now;
+
+	if (!until)
+		return;
+	hold = (int64_t)atomic_load_explicit(&d->hold_us, memory_order_relaxed) * 1000;
+	if (hold > HOLD_MOST_NS)
+		hold = HOLD_MOST_NS;
+	now = now_ns();
+	if (now < until - hold || now >= until)
+		return;
+	see_gate_close(g);
+	stream_hold(stream, until, &g->state, GATE_OPEN);
+}
+
 int launch_enter(struct device *d, CUstream stream)
 {
 	int pass = memory_call_enter();
@@ -361,8 +390,10 @@ int launch_enter(struct device *d, CUstream stream)
 	if (!atomic_load_explicit(&g->on, memory_order_relaxed) || stream_capturing(stream))
 		return pass;
 	backlog = d->decision ? (int64_t)atomic_load_explicit(&d->decision->backlog_us, memory_order_relaxed) * 1000 : 0;
-	if (backlog && !atomic_load_explicit(&g->space, memory_order_relaxed))
+	if (backlog && !atomic_load_explicit(&g->space, memory_order_relaxed)) {
 		stream_shorten(stream, backlog, &g->state, GATE_OPEN);
+		make_way(g, stream);
+	}
 	atomic_fetch_add(&g->inside, 1);
 	if (atomic_load(&g->state) == GATE_OPEN)
 		return pass | PASS_TURN;

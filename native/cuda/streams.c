@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include "constants.h"
 #include "driver_symbols.h"
+#include "making_way.h"
 #include "streams.h"
 #include "system.h"
 
@@ -29,7 +30,9 @@ struct stream {
 	bool based;                    /* the mark before the oldest is a valid start of time */
 	_Atomic unsigned unmarked, batch;
 	double launch_ns;              /* a launch's time on the card, on average */
+	double longest_ns;             /* that of the longest, lately */
 	int64_t begun;                 /* when the oldest mark that is waited for became the oldest */
+	struct making_way way;
 };
 
 static struct stream streams[STREAMS];
@@ -101,7 +104,8 @@ static struct stream *add(uintptr_t key, CUstream handle, struct gate *g)
 		s->head = 0;
 		atomic_store(&s->waiting, 0);
 		s->based = false;
-		s->launch_ns = 0;
+		s->launch_ns = s->longest_ns = 0;
+		s->way = (struct making_way){0, now_ns()};
 		atomic_store(&s->unmarked, 0);
 		atomic_store(&s->batch, 1);
 		atomic_store(&s->gate, g);
@@ -127,6 +131,7 @@ static void learn(struct stream *s, unsigned done)
 		if (s->alone[done % (MARKS + 1)] && n == 1 && since < each)
 			each = since; /* the stream was empty before it, maybe for long: it took no longer than we have waited for it */
 		s->launch_ns = s->launch_ns ? s->launch_ns * 0.75 + each * 0.25 : each;
+		s->longest_ns = each > s->longest_ns ? each : s->longest_ns * 0.9 + each * 0.1;
 		batch = s->launch_ns < MARK_NS / MAX_BATCH ? MAX_BATCH : MARK_NS / s->launch_ns;
 		if ((uintptr_t)s->handle == CU_STREAM_PER_THREAD)
 			batch = 1; /* only its own thread can mark it */
@@ -258,6 +263,26 @@ void stream_shorten(CUstream stream, int64_t most, _Atomic unsigned *gate, unsig
 		pthread_mutex_lock(&s->lock);
 		advance(s);
 	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+void stream_hold(CUstream stream, int64_t until, _Atomic unsigned *gate, unsigned state)
+{
+	int64_t now = now_ns();
+	struct stream *s = find(stream_key(stream));
+	bool waits;
+
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	waits = way_is_made(&s->way, (int64_t)s->longest_ns, until, now);
+	pthread_mutex_unlock(&s->lock);
+	if (!waits)
+		return;
+	while (atomic_load(gate) == state && now_ns() < until)
+		sleep_ns(MS / 50);
+	pthread_mutex_lock(&s->lock);
+	way_was_made(&s->way, now_ns() - now);
 	pthread_mutex_unlock(&s->lock);
 }
 

@@ -12,7 +12,9 @@ struct gate;
 void stream_launched(struct gate *g, CUstream stream);
 /* Before a launch: waits while the stream has more in flight than that many nanoseconds of work, as far as is known, and the gate is in that state. */
 void stream_shorten(CUstream stream, int64_t most, _Atomic unsigned *gate, unsigned state);
-/* The same without waiting: only what is in flight is to be known. */
+/* Before a launch: makes way for who is expected back by then, if a launch that takes as long as those before it would be in its way. */
+void stream_hold(CUstream stream, int64_t until, _Atomic unsigned *gate, unsigned state);
+/* The same as the first without waiting: only what is in flight is to be known. */
 void stream_counted(struct gate *g, CUstream stream);
 /* Whether this is the stream on which this thread launched last, and whether all it launched there is known to be done. */
 bool stream_is_last(CUstream stream);

@@ -57,7 +57,9 @@ struct decision_file {
 	_Atomic unsigned movable;     /* processes on this card with memory that can be moved */
 	_Atomic unsigned waited;      /* 1: another waits, and one of the two is quick: who has the turn gives it back as soon as it rests */
 	_Atomic unsigned backlog_us;  /* work that a stream may have in flight; 0: as the library has it */
-	unsigned unused[7];
+	_Atomic unsigned hold_us;     /* before hold_until: who is expected back by then waits for no launch that is begun in that time */
+	_Atomic int64_t hold_until;   /* 0: nobody is */
+	unsigned unused[4];
 	struct decision row[MAX_ROWS];
 };
 _Static_assert(sizeof(struct request_file) == 10304 && sizeof(struct decision_file) == 6208, "the agent makes files of these sizes; another layout is another version");
@@ -66,6 +68,7 @@ _Static_assert(sizeof(struct request_file) == 10304 && sizeof(struct decision_fi
 #define AWAY_NS (1000 * MS)           /* an arbiter that has not looked for so long is not there */
 #define LINGER_NS MS                  /* a pause shorter than this does not end a turn */
 #define WAITED_LINGER_NS (MS / 10)    /* the same while others wait */
+#define HOLD_MOST_NS (3 * MS / 2)     /* no launch is held back longer for one that is expected */
 #define ENDING_NS MS                  /* what takes no longer ends soon */
 #define TURN_NS (20 * MS)             /* a turn begins with this much credit and is offered round after twice as much */
 

@@ -108,6 +108,44 @@ static void short_steps_are_said(void)
 	CHECK(!says_short_steps()); /* the next process in this row has done nothing yet */
 }
 
+/* One that is expected back is not made to wait for a launch that has only just begun. */
+static void a_long_launch_makes_way(void)
+{
+	struct stub_kernel k = {5 * MS, NULL};
+	_Atomic unsigned gate = GATE_OPEN;
+	struct decision_file *d;
+	int64_t hour = 3600 * 1000 * MS, until;
+
+	begin("", "device * memory 536870912 compute 100");
+	d = decisions(check_root);
+	atomic_store(&d->contended, 1);
+	compute_limit_reload(&session.device[0]);
+	EQUAL(real_cuStreamCreate(&stream, 1), 0);
+	for (int i = 0; i < 4; i++) {
+		launch(&k, stream);
+		EQUAL(real_cuStreamSynchronize(stream), 0);
+		while (!streams_idle(session.device[0].gate)) /* which learns what the launch took */
+			;
+	}
+	stream_hold(NULL, now_ns() + hour, &gate, GATE_OPEN); /* nothing is known of that stream */
+	stream_hold(stream, now_ns() + hour, &gate, GATE_OPEN); /* the launch is over long before */
+	do { /* what it may give up has to be earned first */
+		until = now_ns() + MS;
+		stream_hold(stream, until, &gate, GATE_OPEN);
+	} while (now_ns() < until);
+	/* And so do launches, if the arbiter says so: it says when, and not for how long beyond a bound. */
+	atomic_store(&d->backlog_us, 100);
+	atomic_store(&d->hold_us, 4000000000u);
+	do {
+		EQUAL(real_cuStreamSynchronize(stream), 0);
+		until = now_ns() + HOLD_MOST_NS;
+		atomic_store(&d->hold_until, until);
+		launch(&k, stream);
+	} while (now_ns() < until);
+	atomic_store(&d->hold_until, now_ns() + hour);
+	launch(&k, stream);
+}
+
 static void *launch_many(void *arg)
 {
 	struct stub_kernel k = {20000, NULL};
@@ -471,7 +509,7 @@ static void an_export_that_is_refused_is_said(void)
 	CHECK(strchr(text, '\n') == text + n - 1); /* once */
 }
 
-MAIN(T(every_launch_pays_and_gets_through), T(short_steps_are_said), T(full_share_and_no_neighbour_needs_no_turns), T(many_threads_and_streams),
+MAIN(T(every_launch_pays_and_gets_through), T(short_steps_are_said), T(a_long_launch_makes_way), T(full_share_and_no_neighbour_needs_no_turns), T(many_threads_and_streams),
 	T(work_in_flight_may_wait_for_a_launch), T(memory_goes_out_and_comes_back), T(part_of_it_can_go), T(calls_wait_while_it_is_out),
 	T(what_cannot_move_is_said_before_anything_moves), T(events_of_another_process_stay), T(without_leave_nothing_swaps), T(two_share_a_card_too_small_for_both),
 	T(the_agent_asks), T(it_says_whether_it_is_idle), T(the_socket_answers), T(only_the_agent_may_move_it), T(an_export_that_is_refused_is_said), T(the_driver_checkpoints_by_pid))

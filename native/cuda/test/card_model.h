@@ -6,6 +6,7 @@
 #ifndef CARD_MODEL_H
 #define CARD_MODEL_H
 #include "check.h"
+#include "../making_way.h"
 
 #define DT (MS / 100)
 #define TIMESLICE_NS (2 * MS)
@@ -20,7 +21,7 @@ struct player {                      /* a container with one process */
 	enum latency latency;
 	int64_t kernel;              /* a launch takes so long */
 	int step;                    /* it launches so many, waits for them, and rests; 0: it never waits for the last two */
-	int64_t pause;
+	int64_t pause, jitter;       /* a pause is up to so much longer, 1 ms if nothing is said */
 	bool fakes;                  /* it says that its steps are short */
 	/* state */
 	int tenant;
@@ -30,6 +31,9 @@ struct player {                      /* a container with one process */
 	enum { SHUT, HELD, CLOSING } gate;
 	unsigned turn;
 	int64_t woken, idle_since, next_tick, launch_at, rests_until, asked;
+	struct making_way way;
+	struct window window;
+	int64_t makes_way;           /* until then it launches nothing */
 	int64_t ran, steps, changes;
 	int64_t each[64];            /* what it ran in each second */
 	int64_t took[MODEL_STEPS];
@@ -56,6 +60,26 @@ static bool model_has_work(const struct player *p, int64_t now)
 
 static int64_t model_remaining(const struct player *p) { return p->queued ? p->left + (p->queued - 1) * p->kernel : 0; }
 
+static bool model_makes_way(const struct card *c, struct player *p, int64_t now)
+{
+	struct window w;
+
+	if (card_expects(c, p->tenant, now, &w))
+		p->window = w;
+	else if (c->current.tenant == p->tenant)
+		p->window = (struct window){0, 0};
+	if (now < p->window.from || now >= p->window.until)
+		return false;
+	if (c->tenant[p->tenant].row[0].turn != p->turn)
+		return true; /* it was asked back, and sees that in a moment */
+	if (p->makes_way > now) {
+		way_was_made(&p->way, DT);
+		return true;
+	}
+	p->makes_way = way_is_made(&p->way, p->kernel, p->window.until, now) ? p->window.until : 0;
+	return p->makes_way > 0;
+}
+
 static void model_launch(struct card *c, struct player *p, int64_t now)
 {
 	int64_t most = card_quick(c, p->tenant, now) ? c->tuning.backlog : 0;
@@ -70,6 +94,8 @@ static void model_launch(struct card *c, struct player *p, int64_t now)
 		if (p->queued && most && model_remaining(p) > most)
 			break;
 		if (p->queued && !most && p->queued * p->kernel > 4 * MS && p->queued > 1)
+			break;
+		if (most && model_makes_way(c, p, now))
 			break;
 		if (!p->queued)
 			p->left = p->kernel;
@@ -108,6 +134,7 @@ static void model_track(struct card *c, struct player *p, int64_t now)
 		if ((p->woken && now >= p->woken) || (p->idle_since && now - p->idle_since > (card_hurried(c, p->tenant) ? WAITED_LINGER_NS : LINGER_NS))) {
 			p->said.unused_us = p->idle_since ? (unsigned)((now - p->idle_since) / 1000) : 0;
 			p->woken = 0;
+			p->makes_way = 0;
 			p->gate = CLOSING;
 		}
 	}
@@ -130,7 +157,7 @@ static void model_done(struct player *p, int64_t now)
 		return;
 	if (now > 1000 * MS && p->steps < MODEL_STEPS)
 		p->took[p->steps++] = now - p->asked;
-	p->rests_until = now + GAP + p->pause + (p->pause ? any() % MS : 0);
+	p->rests_until = now + GAP + p->pause + (p->pause ? any() % (p->jitter ? p->jitter : MS) : 0);
 }
 
 /* Whose work comes next on the card: the next one round that has some. */
@@ -172,6 +199,7 @@ static void model_run(struct player *p, int n, int64_t now)
 static void model_look(struct card *c, struct player *p, int n, int64_t now)
 {
 	int64_t handover;
+	struct window w;
 
 	if (now < model.next_look)
 		return;
@@ -186,6 +214,8 @@ static void model_look(struct card *c, struct player *p, int n, int64_t now)
 	handover = card_handover(c);
 	if (handover && c->current.tenant < 0)
 		model.next_look = now + (now - handover < 5 * MS ? MS / 40 : MS / 10);
+	else if (card_expects(c, c->current.tenant, now, &w) && now >= w.from)
+		model.next_look = now + MS / 40;
 	else
 		model.next_look = now + (card_quick(c, -1, now) ? c->tuning.look : MS / 4);
 }

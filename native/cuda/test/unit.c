@@ -1,6 +1,7 @@
 /* The limits file and the container's file by themselves. */
 #include <sys/mman.h>
 #include "check.h"
+#include "../making_way.h"
 
 /* ---- limits ---- */
 
@@ -221,6 +222,100 @@ static void work_that_nobody_waits_for_is_no_step(void)
 	CHECK(!steps_short(&s));
 }
 
-MAIN(T(limits_are_read), T(limits_not_understood_are_refused), T(steps_are_short_when_they_are_waited_for), T(work_that_nobody_waits_for_is_no_step), T(a_card_not_named_grants_nothing), T(charges_stop_at_the_limit),
+/* ---- rhythms ---- */
+
+static int64_t pauses(struct rhythm *r, int64_t now, int n, int64_t pause, int64_t jitter)
+{
+	for (int i = 0; i < n; i++) {
+		rhythm_rests(r, now);
+		now += pause + (i % 2 ? jitter : -jitter);
+		rhythm_returns(r, now);
+		now += MS;
+	}
+	return now;
+}
+
+static void a_steady_rhythm_is_learnt(void)
+{
+	struct rhythm r = {0};
+	struct window w;
+	int64_t now = MS;
+
+	CHECK(!rhythm_expects(&r, now, &w));
+	now = pauses(&r, now, 4, 10 * MS, 0);
+	rhythm_rests(&r, now);
+	CHECK(!rhythm_expects(&r, now, &w)); /* so soon it may be chance */
+	rhythm_returns(&r, now + 10 * MS);
+	now = pauses(&r, now, 40, 10 * MS, MS / 20);
+	CHECK(!rhythm_expects(&r, now, &w)); /* it does not rest */
+	rhythm_rests(&r, now);
+	CHECK(rhythm_expects(&r, now, &w));
+	CHECK(w.from < now + 10 * MS && w.until > now + 10 * MS && w.until < now + 11 * MS);
+	CHECK(!rhythm_expects(&r, w.until, &w)); /* it did not come */
+	rhythm_rests(&r, 0); /* it was interrupted, and does not rest by itself */
+	CHECK(!rhythm_expects(&r, now, &w));
+}
+
+static void no_rhythm_is_none(void)
+{
+	struct rhythm r = {0};
+	struct window w;
+	int64_t now = pauses(&r, MS, 100, 10 * MS, 4 * MS);
+
+	rhythm_rests(&r, now);
+	CHECK(!rhythm_expects(&r, now, &w));
+	r = (struct rhythm){0};
+	now = pauses(&r, now, 100, 2 * PAUSE_MOST, 0);
+	rhythm_rests(&r, now);
+	CHECK(!rhythm_expects(&r, now, &w));
+}
+
+/* Whatever the pauses are, the time in which one is expected is short, and one long rest is not remembered for long. */
+static void a_window_is_short(void)
+{
+	static const int64_t pause[] = {1, 1000, MS / 3, 7 * MS, PAUSE_MOST};
+	struct window w;
+
+	for (unsigned i = 0; i < sizeof pause / sizeof *pause; i++) {
+		struct rhythm r = {0};
+		int64_t now = pauses(&r, MS, 100, pause[i], 0);
+		now = pauses(&r, now, 1, PAUSE_MOST, 0);
+		now = pauses(&r, now, 30, pause[i], 0);
+		rhythm_rests(&r, now);
+		CHECK(rhythm_expects(&r, now, &w));
+		CHECK(w.from < w.until && w.until - w.from <= HOLD_MOST_NS);
+		CHECK(w.until > now && w.until <= now + pause[i] + HOLD_MOST_NS);
+	}
+}
+
+/* Whatever windows it is shown: a hostile neighbour chooses them. */
+static void making_way_takes_a_part_of_the_time(void)
+{
+	struct making_way m = {0, MS};
+	int64_t now = MS, waited = 0;
+	uint64_t seed = 7;
+
+	for (int i = 0; i < 100000; i++) {
+		seed = seed * 6364136223846793005u + 1442695040888963407u;
+		int64_t until = now + (int64_t)(seed >> 40) % (3 * MS) - MS, ends = now + (int64_t)(seed >> 20) % (2 * MS);
+		if (way_is_made(&m, (int64_t)(seed >> 30) % (5 * MS), until, now)) {
+			int64_t to = ends < until ? ends : until; /* the lender may come sooner */
+			CHECK(to - now <= WAY_SAVED_NS);
+			way_was_made(&m, to - now);
+			waited += to - now;
+			now = to;
+		}
+		now += (int64_t)(seed >> 50);
+		CHECK(waited <= (now - MS) / WAY_PART + WAY_SAVED_NS);
+	}
+	CHECK(waited > (now - MS) / WAY_PART / 2);
+	CHECK(!way_is_made(&m, 5 * MS, now, now) && !way_is_made(&m, 5 * MS, now - 1, now));
+	now += 1000 * MS;
+	CHECK(way_is_made(&m, MS + 1, now + MS, now));
+	CHECK(!way_is_made(&m, MS, now + MS, now)); /* it is not in the way */
+	CHECK(!way_is_made(&m, 100 * MS, now + WAY_SAVED_NS + 1, now));
+}
+
+MAIN(T(a_steady_rhythm_is_learnt), T(no_rhythm_is_none), T(a_window_is_short), T(making_way_takes_a_part_of_the_time), T(limits_are_read), T(limits_not_understood_are_refused), T(steps_are_short_when_they_are_waited_for), T(work_that_nobody_waits_for_is_no_step), T(a_card_not_named_grants_nothing), T(charges_stop_at_the_limit),
 	T(a_killed_process_gives_back), T(a_pid_used_again_is_another_process), T(racing_processes_never_pass_the_limit),
 	T(what_fits_is_not_refused_because_others_try), T(another_version_is_refused), T(rows_of_the_dead_are_used_before_high_ones))
