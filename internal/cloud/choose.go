@@ -12,7 +12,7 @@ type Action string
 // What a job can do.
 const (
 	Wait Action = "Wait" // have nothing, and look again
-	Buy  Action = "Buy"  // buy machines of an offer; if it runs elsewhere, it moves there when they have started, or is stopped first (Job.Restarts)
+	Buy  Action = "Buy"  // buy machines of an offer; if it runs elsewhere, it moves there when they have started
 	Stay Action = "Stay" // go on where it runs
 )
 
@@ -33,8 +33,8 @@ type Choice struct {
 const (
 	// margin is what a job in need of machines on demand has left for a failed try and for delays.
 	margin = 3 * time.Minute
-	// lookAgain is how often a job on demand that never saves its work asks whether spot pays.
-	lookAgain = 30 * time.Minute
+	// askAgain is how often a job on demand that never saves its work asks whether spot pays.
+	askAgain = 30 * time.Minute
 )
 
 // Choose says what is cheapest for a job now. Offers are those that it may use.
@@ -61,6 +61,7 @@ type sight struct {
 	onDemand *Offer // cheapest that is not closed
 	spot     *Offer // cheapest that is not closed
 	hidden   *Offer // cheapest on spot, closed or not
+	next     *Offer // where the machines are there that it moves to
 	cost     map[bool]float64
 	back     float64   // rate at which any spot place comes back
 	none     float64   // chance that none but the cheapest sells spot machines
@@ -74,6 +75,9 @@ func survey(j *Job, offers []Offer, l *Learned, now time.Time) *sight {
 		o := &offers[i]
 		seen := l.Of(o.Place)
 		cost := ExpectedCost(j, o, l, now)
+		if j.Next != nil && o.Place == *j.Next {
+			s.next = o
+		}
 		if o.Spot {
 			s.back += seen.ReturnRate(now, s.horizon())
 			s.none *= 1 - seen.ChanceNow(now)
@@ -169,7 +173,7 @@ func (s *sight) stayOnSpot() Choice {
 func (s *sight) backToSpot() Choice {
 	again := s.j.Checkpoint - s.j.Unsaved
 	if again <= 0 {
-		again = lookAgain
+		again = askAgain
 	}
 	stay := Choice{Action: Stay, Until: s.now.Add(again), Cost: s.runOn(s.j.On), Reason: "on demand"}
 	if s.spot == nil {

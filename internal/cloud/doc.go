@@ -14,8 +14,8 @@
 // slack and run time left (deadline.go), with the rates at which spot machines were lost and came back (learned.go). The
 // cheapest first step is the choice (choose.go).
 //
-// A job on demand goes back to spot machines when that pays: it runs on until they have started (choose.go), or is stopped first,
-// where nobody can keep both at once (restart.go).
+// A job on demand goes back to spot machines when that pays. It runs on until they have started, and then moves: as it saves its work
+// (choose.go), or by a stop, where nobody knows when that is (restart.go).
 //
 // No job is late by its own choice: spot machines are bought and kept only while a loss at the worst moment leaves enough
 // time to finish on demand.

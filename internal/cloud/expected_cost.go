@@ -23,9 +23,11 @@ type Job struct {
 	DelayPrice float64
 	// On is where it runs; nil: nowhere.
 	On *Offer
-	// Restarts says that it moves by being stopped before the machines that it moves to are bought. Otherwise it runs on until
-	// they have started.
+	// Restarts says that it moves by being stopped when the machines that it moves to have started, whenever it last saved its
+	// work: Unsaved is what that costs at worst. Otherwise it moves when it saves.
 	Restarts bool
+	// Next is where the spot machines are there that it moves to; nil: none are. With Restarts.
+	Next *Place
 }
 
 // ExpectedCost is what a job costs that starts at a place now and runs there to its end: machines × price × (run time +

@@ -1,32 +1,56 @@
 package cloud
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // leastGain is the part of what it costs to run on that a restart must save: what is expected of spot machines may be wrong, and
 // what a stop costs is certain.
 const leastGain = 0.1
 
-// restartOnSpot is for a job on demand that moves by being stopped and started again. It pays for nothing meanwhile, but does again
-// what it had not saved, spends slack on the start-up, and may find that nobody sells spot machines after all. It is compared with
-// running on here to the end. A job that does not save its work stays.
+// LookAgain is how often a job that waits for spot machines, or could go back to them, is looked at, at least; and how often it is learned
+// that machines which run are there still.
+const LookAgain = 10 * time.Minute
+
+// Restarting is a job that runs on an offer as one that moves by being stopped; nil: it stays. Of such a job it is known for how long it
+// ran there and has left to run, and not when it saves its work: at worst, a whole interval is done again.
+func Restarting(j Job, on *Offer, ran, left time.Duration) *Job {
+	if on == nil || on.Spot || j.Checkpoint <= 0 || ran < j.Checkpoint || left <= 0 { // with ran, nothing is saved yet
+		return nil
+	}
+	j.On, j.Restarts, j.Unsaved, j.Left = on, true, j.Checkpoint, left+j.Checkpoint
+	return &j
+}
+
+// restartOnSpot is for a job on demand that moves by being stopped once the spot machines have started, and that does not say when it
+// saves its work. Until then it runs on, and both are paid for; if the others are refused or lost before, it never notices. The stop
+// costs half a checkpoint interval of work as far as is expected, and a whole one at worst, which is what must be left of its slack.
+// Asked again when they have come (Job.Next), it is stopped only if that pays still.
+// It is compared with running on here to the end. A job that does not save its work stays.
 func (s *sight) restartOnSpot() Choice {
-	stay := Choice{Action: Stay, Until: s.now.Add(lookAgain), Cost: s.runOn(s.j.On), Reason: "on demand"}
+	stay := Choice{Action: Stay, Until: s.now.Add(LookAgain), Cost: s.runOn(s.j.On), Reason: "on demand"}
+	if s.j.Next != nil {
+		s.spot = s.next
+	}
 	if s.spot == nil || s.j.Checkpoint <= 0 {
 		stay.Until = s.opens
 		return stay
 	}
-	slack, left := s.slack(s.j.Left), s.j.Left.Hours()
-	f := s.forecast(s.spot, slack, left)
-	sold := f.moveTo(f.first, slack, left)
-	if math.IsInf(sold, 1) { // the next loss could make it late
+	left, again := s.j.Left-s.j.Unsaved, s.j.Unsaved.Hours()
+	slack := s.slack(left)
+	f := s.forecast(s.spot, slack, s.j.Left.Hours())
+	if slack-again-margin.Hours() < f.startOnDemand+f.save { // the next loss could make it late
 		return stay
 	}
-	chance := 1.0
-	if s.j.toBuy(s.spot) > 0 {
-		chance = s.l.Of(s.spot.Place).ChanceNow(s.now)
+	if seen := s.l.Of(s.spot.Place); s.j.Next != nil || s.j.toBuy(s.spot) == 0 {
+		f.startSpot, f.firstStart, f.first = 0, 1, seen.chanceOf(seen.age(s.now), f.save)
 	}
-	move := chance*sold + (1-chance)*f.at(f.nothing, slack-margin.Hours(), left)
-	if move > (1-leastGain)*stay.Cost {
+	if left.Hours() <= f.startSpot {
+		return stay
+	}
+	move := f.goBack(f.first, f.firstStart, slack-again/2, left.Hours()+again/2)
+	if math.IsInf(move, 1) || move > (1-leastGain)*stay.Cost {
 		return stay
 	}
 	return Choice{Action: Buy, Offer: s.spot, Cost: move, OnDemand: stay.Cost, Reason: "back to spot"}

@@ -20,7 +20,6 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,7 +32,10 @@ import (
 )
 
 // entry is a line of the ledger that the cloud beside Karpenter has; test/operators/karpenter/market.go.
-type entry struct{ Event, Claim, Name, Workload, Zone string }
+type entry struct {
+	Event, Claim, Name, Workload, Zone string
+	Spot                               bool
+}
 
 // market is that cloud's folder.
 type market string
@@ -53,7 +55,7 @@ func (m market) ledger(t *testing.T) (list []entry) {
 	return list
 }
 
-// soldOut says which zones have no machines.
+// soldOut says which zones have no machines, or no spot machines (a/spot), or no more than so many of them (a/spot/1).
 func (m market) soldOut(t *testing.T, zones string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(string(m), "out"), []byte(zones), 0o600); err != nil {
@@ -170,6 +172,7 @@ func TestKarpenter(t *testing.T) {
 	sandbox.Eventually(t, "the class can be made", func(ctx context.Context) error { return client.IgnoreAlreadyExists(cluster.Create(ctx, class)) })
 	t.Run("next place", nextPlace)
 	t.Run("idle", idleMachines)
+	t.Run("back to spot", movesToSpot)
 	t.Run("killed", killedWhileBuying)
 }
 
@@ -274,10 +277,7 @@ func idleMachines(t *testing.T) {
 // keepIdle says for how long machines wait for the next job.
 func keepIdle(t *testing.T, offer, long string) {
 	t.Helper()
-	change := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"keepIdle":%q}}`, long))
-	if err := cluster.Patch(t.Context(), &cloud.CloudOffer{ObjectMeta: metav1.ObjectMeta{Name: offer}}, change); err != nil {
-		t.Fatal(err)
-	}
+	change(t, offer, fmt.Sprintf(`{"spec":{"keepIdle":%q}}`, long))
 }
 
 // killedWhileBuying kills elastic-queue, Karpenter and the control plane, one or several at once, at random moments while jobs

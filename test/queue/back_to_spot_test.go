@@ -2,8 +2,8 @@ package queue
 
 import (
 	"context"
-	"fmt"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,9 +18,9 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-// A job that runs on demand is stopped once spot machines are sold that are expected to cost it less, with a reason of its own, and
-// goes on on those. That is counted, so it is not done more often than its CloudOffer says, and one that does not save its work
-// runs on.
+// A job that runs on demand has spot nodes bought that are expected to cost it less, and runs on until they are there, also where one place
+// refuses them and elastic-queue is killed. Then it is stopped, with a reason of its own, and goes on on those. That is counted, so it is
+// not done more often than its CloudOffer says, and one that does not save its work runs on.
 func backToSpot(t *testing.T) {
 	ns := queueFor(t, "40")
 	buying(t, ns, ns)
@@ -49,18 +49,29 @@ func backToSpot(t *testing.T) {
 		t.Fatalf("NodeClaim %+v", was[0].Spec.Requirements)
 	}
 	patch(t, offer, `{"spec":{"match":{"capacityType":null}}}`)
-	waitEvent(t, moves, "EvictedDueToBackToSpot", "spot nodes are sold: aws/eu-west-3/a p5.48xlarge spot")
+	refused := claimsOf(t, moves, 2, 1, was...)
+	deletes(t, &refused[0])
+	next := claimsOf(t, moves, 3, 1, was...)
+	if !soldAs(&refused[0], "spot") || !soldAs(&next[0], "spot") {
+		t.Fatalf("NodeClaims %+v, %+v", refused[0].Spec.Requirements, next[0].Spec.Requirements)
+	}
+	if err := syscall.Kill(cluster.Queue(t).PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	admitted := apimeta.FindStatusCondition(moves.Status.Conditions, kueue.WorkloadAdmitted).LastTransitionTime
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(moves), moves); err != nil {
+		t.Fatal(err)
+	}
+	if now := apimeta.FindStatusCondition(moves.Status.Conditions, kueue.WorkloadAdmitted); now.Status != metav1.ConditionTrue || !now.LastTransitionTime.Equal(&admitted) {
+		t.Fatalf("a place has refused, and it notices: %+v", now)
+	}
+	registers(t, next...)
+	waitEvent(t, moves, "EvictedDueToBackToSpot", "1 spot node there: aws/eu-west-3/b p5.48xlarge spot")
 	released(t, &was[0])
-	sandbox.Eventually(t, "it has spot nodes", func(ctx context.Context) error {
-		list := &machines.NodeClaimList{}
-		if err := cluster.List(ctx, list, client.MatchingLabels{"elasticai.io/workload-uid": string(moves.UID)}); err != nil {
-			return err
-		}
-		if len(list.Items) != 1 || !soldAs(&list.Items[0], "spot") {
-			return fmt.Errorf("there are %+v", list.Items)
-		}
-		return nil
-	})
+	waitCondition(t, moves, kueue.WorkloadAdmitted, true)
+	if again := claimsOf(t, moves, 3, 1); again[0].UID != next[0].UID {
+		t.Errorf("bought again: %+v", again)
+	}
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(moves), moves); err != nil {
 		t.Fatal(err)
 	}

@@ -102,16 +102,18 @@ func buying(t *testing.T, queue string, flavors ...string) {
 	patch(t, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: queue}}, fmt.Sprintf(`{"spec":{"admissionChecksStrategy":{"admissionChecks":[{"name":%q}]}}}`, queue))
 }
 
-// claimsOf waits until a workload has so many NodeClaims of an attempt that are not being deleted, and none of others, and
-// returns them in order. As Karpenter does, it gives each its finalizer.
-func claimsOf(t *testing.T, wl *kueue.Workload, attempt, number int) (claims []machines.NodeClaim) {
+// claimsOf waits until a workload has so many NodeClaims of an attempt that are not being deleted, and none of others but those that it
+// runs on, and returns them in order. As Karpenter does, it gives each its finalizer.
+func claimsOf(t *testing.T, wl *kueue.Workload, attempt, number int, runsOn ...machines.NodeClaim) (claims []machines.NodeClaim) {
 	t.Helper()
 	sandbox.Eventually(t, fmt.Sprintf("%s has %d NodeClaims of attempt %d", wl.Name, number, attempt), func(ctx context.Context) error {
 		list := &machines.NodeClaimList{}
 		if err := cluster.List(ctx, list, client.MatchingLabels{"elasticai.io/workload-uid": string(wl.UID)}); err != nil {
 			return err
 		}
-		claims = slices.DeleteFunc(list.Items, func(n machines.NodeClaim) bool { return n.DeletionTimestamp != nil })
+		claims = slices.DeleteFunc(list.Items, func(n machines.NodeClaim) bool {
+			return n.DeletionTimestamp != nil || slices.ContainsFunc(runsOn, func(on machines.NodeClaim) bool { return on.UID == n.UID })
+		})
 		for i := range claims {
 			if !strings.HasPrefix(claims[i].Name, fmt.Sprintf("elastic-%s-%d-", wl.UID, attempt)) {
 				return fmt.Errorf("there is %s", claims[i].Name)

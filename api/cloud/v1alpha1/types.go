@@ -88,8 +88,9 @@ type CloudOfferSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="must be at least 0s and at most 24h"
 	KeepIdle string `json:"keepIdle,omitempty"`
 	// MovesToSpot is how often a job that runs on machines on demand may be stopped to go on on spot machines of the flavor, where
-	// that is expected to cost clearly less. Only jobs are stopped that say how long they run at most, how often they save their
-	// work, and when they should be done or what their delay is worth. Never unless set.
+	// that is expected to cost clearly less. They are bought first, and the job runs on until all are there. Only jobs are moved that
+	// say how long they run at most, how often they save their work, and when they should be done or what their delay is worth.
+	// Never unless set.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10

@@ -2,6 +2,7 @@ package machines
 
 import (
 	"fmt"
+	"time"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -11,9 +12,18 @@ import (
 )
 
 // A workload that runs on demand goes back to spot nodes where its CloudOffer allows that (movesToSpot) and internal/cloud says that
-// it pays. Its pods select the nodes of one purchase, and a job's pods can only be sent elsewhere by stopping it, so it is evicted and
-// obtains nodes as any other; spot nodes are then what Choose buys for it. How often that was done is counted in its status, by the
-// reason of the eviction.
+// it pays. The spot nodes are the workload's next attempt, bought while it runs on. A refusal, a loss or a delay ends that attempt, and
+// the workload does not notice. When all of them are registered it is evicted, as the pods of a job go elsewhere only by stopping it;
+// the nodes are kept for it until it has quota again, when they are its last attempt, and it is sent to them. How often it was stopped
+// is counted in its status, by the reason of the eviction.
+
+const (
+	// longestStart is how long the nodes that a workload moves to may take: both purchases are paid for meanwhile. Karpenter itself gives
+	// up after 15 minutes.
+	longestStart = 20 * time.Minute
+	// longestReturn is for how long they are kept from the eviction on: its pods must have stopped by then, and it must have quota again.
+	longestReturn = 15 * time.Minute
+)
 
 // history is what became of a workload before.
 func (v *view) history(wl *kueue.Workload) {
@@ -21,51 +31,160 @@ func (v *view) history(wl *kueue.Workload) {
 	v.moved, v.ends = workload.Evictions(wl, cloudv1.ReasonBackToSpot), workload.IsOfPods(wl)
 }
 
-// backToSpot says why a workload that runs is stopped to go on on spot nodes; "": it is not.
-func (v *view) backToSpot(p *plan) string {
+// moving is when a workload was evicted to go back to spot nodes; zero: it was not, or does not come back.
+func moving(wl *kueue.Workload) time.Time {
+	if wl == nil || workload.IsFinished(wl) || wl.DeletionTimestamp != nil || !workload.IsActive(wl) {
+		return time.Time{}
+	}
+	return workload.EvictedAt(wl, cloudv1.ReasonBackToSpot)
+}
+
+// backToSpot takes one step towards spot nodes for a workload that runs: it orders them, waits for them, gives them back, or has the
+// workload stop, as they are there.
+func (v *view) backToSpot(p *plan, next *kueue.AdmissionCheckState) {
+	job, part := v.mover(p)
+	if job == nil {
+		v.giveBack(p)
+		return
+	}
+	next.Message = v.runsOnMessage(part)
+	if ordered := v.ordered(part, p); len(ordered) > 0 {
+		v.awaitMove(job, part, ordered, p, next)
+		return
+	}
+	choice := cloud.Choose(job, v.withIdle(part), v.learned, v.now)
+	if choice.Action != cloud.Buy {
+		p.lookAt(choice.Until, v.now)
+		return
+	}
+	first := v.attempt(part, choice.Offer, p)
+	v.fill(first, nil, p)
+	next.Message += "; moves to spot: " + waiting(0, first.Nodes, first.Place).message
+}
+
+// mover is the workload as one that could move, and what of it does; nil: it stays where it is.
+func (v *view) mover(p *plan) (*cloud.Job, *part) {
 	if len(v.parts) != 1 { // what is stopped is all of it, and what another flavor saves is not known to this one
-		return ""
+		return nil, nil
 	}
 	part := &v.parts[0]
 	on := v.runsOn(part)
-	able := v.declared && v.terms.Checkpoint > 0 && !v.admitted.IsZero() && !v.ends
+	able := v.declared && !v.admitted.IsZero() && !v.ends
 	if on == nil || on.Spot || !able || v.moved >= v.moves[part.flavor] {
-		return ""
+		return nil, nil
 	}
-	p.look(longestLook)
-	ran := v.now.Sub(v.admitted)
-	if ran < v.terms.Checkpoint { // nothing is saved yet
-		return ""
+	p.look(cloud.LookAgain)
+	job, ran := v.job(), v.now.Sub(v.admitted)
+	job.StartUp = part.startUp
+	return cloud.Restarting(job, on, ran, v.run-v.before-ran), part
+}
+
+// awaitMove waits for the nodes that a workload moves to. When all are there it is stopped, if that pays still.
+func (v *view) awaitMove(job *cloud.Job, part *part, ordered []*claim, p *plan, next *kueue.AdmissionCheckState) {
+	first, there, began := ordered[0].purchase, 0, v.now
+	for _, c := range ordered {
+		if c.registered {
+			there++
+		}
+		if !c.adopted(v.uid) && c.created.Before(began) {
+			began = c.created
+		}
 	}
-	job := v.job()
-	job.StartUp, job.On, job.Restarts = part.startUp, on, true
-	// When it saves is not known: at worst, a whole interval is done again.
-	job.Unsaved = min(v.terms.Checkpoint, job.Left)
-	if job.Left = v.run - v.before - ran; job.Left <= 0 {
-		return ""
+	if left := began.Add(longestStart).Sub(v.now); there < first.Nodes && left > 0 {
+		v.fill(first, ordered, p)
+		p.look(left)
+		next.Message += "; moves to spot: " + waiting(there, first.Nodes, first.Place).message
+		return
 	}
-	job.Left += job.Unsaved
-	choice := cloud.Choose(&job, v.withIdle(part), v.learned, v.now)
-	if choice.Action != cloud.Buy || !choice.Offer.Spot {
-		return ""
+	if there < first.Nodes {
+		v.learned.StockOut(first.Place, first.wanted(), v.now)
+		p.learned(ordered[0])
+		v.giveBack(p)
+		return
 	}
-	return fmt.Sprintf("spot nodes are sold: %s; about $%s are expected there, and on demand $%s; move %d of %d",
-		choice.Offer.Place, money(choice.Cost), money(choice.OnDemand), v.moved+1, v.moves[part.flavor])
+	job.Next = &first.Place
+	choice := cloud.Choose(job, part.offers, v.learned, v.now)
+	if choice.Action != cloud.Buy {
+		v.learnStart(ordered, p)
+		v.giveBack(p)
+		return
+	}
+	next.State = kueue.CheckStateRetry
+	next.Message = fmt.Sprintf("%s: %s there: %s; about $%s are expected there, and on demand $%s; move %d of %d", cloudv1.ReasonBackToSpot,
+		plural(first.Nodes, "spot node"), first.Place, money(choice.Cost), money(choice.OnDemand), v.moved+1, v.moves[part.flavor])
+}
+
+// giveBack lets go the nodes that a workload which runs was to move to.
+func (v *view) giveBack(p *plan) {
+	p.buy, p.adopt = nil, nil
+	for i := range v.claims {
+		if c := &v.claims[i]; c.live() && !c.used(v) {
+			p.letGo = append(p.letGo, c.name)
+		}
+	}
 }
 
 // runsOn is the offer of the nodes that the pods of a part were sent to; nil: it has none of them, or nobody sells them any more.
 func (v *view) runsOn(part *part) *cloud.Offer {
-	for i := range v.claims {
-		c := &v.claims[i]
-		if c.Flavor != part.flavor || !c.live() || !c.used(v) {
-			continue
-		}
-		for j := range part.offers {
-			if part.offers[j].Place == c.Place {
-				return &part.offers[j]
-			}
-		}
+	c := v.usedBy(part)
+	if c == nil {
 		return nil
 	}
+	for i := range part.offers {
+		if part.offers[i].Place == c.Place {
+			return &part.offers[i]
+		}
+	}
 	return nil
+}
+
+// usedBy is a node that pods of a part were sent to; nil: none.
+func (v *view) usedBy(part *part) *claim {
+	for i := range v.claims {
+		if c := &v.claims[i]; c.Flavor == part.flavor && c.live() && c.used(v) {
+			return c
+		}
+	}
+	return nil
+}
+
+func (v *view) runsOnMessage(part *part) string {
+	c := v.usedBy(part)
+	return fmt.Sprintf("%s: %s", plural(c.Nodes, "node"), c.Place)
+}
+
+// isNext says that a node is of the attempt that its workload moves to: the last one, beside that which it runs on, or on spot nodes where
+// it was evicted for those.
+func (v *view) isNext(c *claim) bool {
+	beside := false
+	for i := range v.claims {
+		other := &v.claims[i]
+		if !other.live() || other.Flavor != c.Flavor {
+			continue
+		}
+		if other.Attempt > c.Attempt {
+			return false
+		}
+		beside = beside || other.Attempt < c.Attempt
+	}
+	return beside || !v.moving.IsZero() && c.Place.Spot
+}
+
+// kept says that a node waits for its workload, which was evicted for it.
+func (v *view) kept(c *claim, p *plan) bool {
+	left := v.moving.Add(longestReturn).Sub(v.now)
+	if v.moving.IsZero() || left <= 0 || !c.Place.Spot || !v.isNext(c) {
+		return false
+	}
+	p.look(left)
+	return true
+}
+
+// returnsTooLate lets the nodes go that wait for pods to stop elsewhere, when that takes too long.
+func (v *view) returnsTooLate(p *plan) {
+	for i := range v.claims {
+		if c := &v.claims[i]; !v.moving.IsZero() && c.live() && c.Place.Spot && v.isNext(c) && !v.kept(c, p) {
+			p.letGo = append(p.letGo, c.name)
+		}
+	}
 }

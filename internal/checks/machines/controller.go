@@ -97,7 +97,7 @@ func (c *workloads) handle(ctx context.Context, request ctrl.Request, wl *kueue.
 		return ctrl.Result{}, err
 	}
 	v := &view{now: c.now().Truncate(time.Second), workload: request.String(), phase: phaseOf(wl, mine), learned: cloudoffers.Learned(offers)}
-	v.keepIdle, v.moves = keepIdle(offers), movesToSpot(offers)
+	v.keepIdle, v.moves, v.moving = keepIdle(offers), movesToSpot(offers), moving(wl)
 	for _, n := range claims {
 		v.claims = append(v.claims, readClaim(n))
 	}
@@ -352,7 +352,7 @@ func (c *workloads) letGo(ctx context.Context, n *NodeClaim) error {
 
 // writeState writes the state of the workload's check, if it changed.
 func (c *workloads) writeState(ctx context.Context, t *transaction) error {
-	var changed []kueue.AdmissionCheckState
+	var changed, turned []kueue.AdmissionCheckState
 	for _, check := range t.checks {
 		next := *t.plan.state.DeepCopy()
 		next.Name, next.RetryCount = check.State.Name, check.State.RetryCount
@@ -362,6 +362,7 @@ func (c *workloads) writeState(ctx context.Context, t *transaction) error {
 		}
 		if next.State != check.State.State {
 			next.LastTransitionTime = metav1.NewTime(t.now)
+			turned = append(turned, next)
 		}
 		changed = append(changed, next)
 	}
@@ -371,7 +372,7 @@ func (c *workloads) writeState(ctx context.Context, t *transaction) error {
 	if err := checks.WriteStates(ctx, c.client, t.workload, changed...); err != nil {
 		return err
 	}
-	for _, next := range changed {
+	for _, next := range turned {
 		if next.State != kueue.CheckStatePending {
 			c.recorder.Eventf(t.workload, nil, corev1.EventTypeNormal, "AdmissionCheckUpdated", "AdmissionCheckUpdated", "Admission check %s is %s: %s", next.Name, next.State, next.Message)
 		}

@@ -62,7 +62,7 @@ func (c *workloads) stateOf(ctx context.Context, n *NodeClaim) string {
 	if apierrors.IsNotFound(err) || err == nil && string(wl.UID) != n.Labels[uidLabel] {
 		return unowned
 	}
-	if mine, failed := checks.ForController(ctx, c.client, wl, cloudv1.PurchaseController); err == nil && failed == nil && phaseOf(wl, mine) == gone {
+	if mine, failed := checks.ForController(ctx, c.client, wl, cloudv1.PurchaseController); err == nil && failed == nil && phaseOf(wl, mine) == gone && moving(wl).IsZero() {
 		return unowned
 	}
 	if claim.registered {

@@ -38,6 +38,7 @@ type view struct {
 	before   time.Duration // for which it ran in earlier admissions
 	admitted time.Time     // zero: it is not
 	moved    int           // how often it was stopped to go back to spot nodes
+	moving   time.Time     // when it was evicted for that, and has no quota since; zero: it was not
 	ends     bool          // with an eviction: nobody starts its pods again
 	parts    []part        // with wants
 	claims   []claim
@@ -71,6 +72,13 @@ func (p *plan) look(in time.Duration) {
 	}
 }
 
+// lookAt says when to look again, as a choice does: neither all the time nor hardly ever.
+func (p *plan) lookAt(until, now time.Time) {
+	if !until.IsZero() {
+		p.look(max(10*time.Second, min(cloud.LookAgain, until.Sub(now))))
+	}
+}
+
 // decide says what to do about the nodes of a workload.
 func decide(v *view) plan {
 	p := plan{counted: map[string][]cloud.Place{}}
@@ -78,6 +86,8 @@ func decide(v *view) plan {
 	switch v.phase {
 	case gone:
 		v.letGoAll(&p, true)
+	case holds:
+		v.returnsTooLate(&p)
 	case wants:
 		v.check(&p)
 	}
@@ -135,14 +145,14 @@ func (v *view) letGoAll(p *plan, served bool) {
 	p.buy, p.adopt = nil, nil
 	for i := range v.claims {
 		c := &v.claims[i]
-		if !c.live() {
+		if !c.live() || served && v.kept(c, p) {
 			continue
 		}
 		if seen := v.learned.Of(c.Place); served && c.registered && seen != nil && seen.Obtainable {
 			v.learned.Running(c.Place, v.now)
 			p.learned(c)
 		}
-		if served && c.registered && v.keepIdle[c.Flavor] > 0 {
+		if served && c.registered && v.keepIdle[c.Flavor] > 0 && !v.isNext(c) {
 			p.toIdle = append(p.toIdle, c.name)
 			p.look(v.keepIdle[c.Flavor])
 			continue
@@ -158,8 +168,9 @@ func (v *view) check(p *plan) {
 	case kueue.CheckStateReady:
 		if text := v.lost(); text != "" {
 			next.State, next.Message = kueue.CheckStateRetry, cloudv1.ReasonMachineLost+": "+text
-		} else if text := v.backToSpot(p); text != "" {
-			next.State, next.Message = kueue.CheckStateRetry, cloudv1.ReasonBackToSpot+": "+text
+		} else {
+			v.learnRunning(p)
+			v.backToSpot(p, &next)
 		}
 	case kueue.CheckStatePending:
 		v.obtain(p, &next)
@@ -169,6 +180,21 @@ func (v *view) check(p *plan) {
 		v.letGoAll(p, false)
 	}
 	p.state = &next
+}
+
+// learnRunning counts that spot nodes of a workload which runs are there still, now and then: other workloads are sent where nodes last.
+func (v *view) learnRunning(p *plan) {
+	for i := range v.claims {
+		c := &v.claims[i]
+		if !c.live() || !c.registered || !c.Place.Spot || !c.used(v) {
+			continue
+		}
+		p.look(cloud.LookAgain)
+		if seen := v.learned.Of(c.Place); seen != nil && seen.Obtainable && v.now.Sub(seen.At) >= cloud.LookAgain {
+			v.learned.Running(c.Place, v.now)
+			p.learned(c)
+		}
+	}
 }
 
 // lost says which node of a workload is gone that was sent to them; "": none.
@@ -258,13 +284,10 @@ func (v *view) obtainPart(part *part, p *plan) answer {
 	choice := cloud.Choose(&job, v.withIdle(part), v.learned, v.now)
 	switch {
 	case choice.Action == cloud.Wait && !math.IsInf(choice.Cost, 1):
-		p.look(max(10*time.Second, min(longestLook, choice.Until.Sub(v.now))))
+		p.lookAt(choice.Until, v.now)
 		return answer{state: kueue.CheckStatePending, message: waitsForSpot(part.flavor, &choice)}
 	case choice.Action == cloud.Buy:
-		first := purchase{
-			Workload: v.workload, Flavor: part.flavor, Place: choice.Offer.Place, Attempt: v.nextAttempt(p), Nodes: choice.Offer.Machines,
-			Group: v.idleGroup(part.flavor, choice.Offer),
-		}
+		first := v.attempt(part, choice.Offer, p)
 		v.fill(first, nil, p)
 		return waiting(0, first.Nodes, first.Place)
 	case part.known:
@@ -293,12 +316,8 @@ func money(dollars float64) string {
 	return strconv.FormatFloat(math.Round(dollars/unit)*unit, 'f', 0, 64)
 }
 
-const (
-	// longestWait is how far ahead a deadline counts.
-	longestWait = 28 * 24 * time.Hour
-	// longestLook is how often a workload that waits for spot is looked at, at least.
-	longestLook = 10 * time.Minute
-)
+// longestWait is how far ahead a deadline counts.
+const longestWait = 28 * 24 * time.Hour
 
 // job is the workload as far as buying nodes for it is concerned. What it declares is a limit on all its runs together.
 func (v *view) job() cloud.Job {
@@ -317,6 +336,13 @@ func waiting(there, of int, place cloud.Place) answer {
 	return answer{state: kueue.CheckStatePending, message: fmt.Sprintf("%d of %s there: %s", there, plural(of, "node"), place)}
 }
 
+// attempt is a new one at an offer.
+func (v *view) attempt(part *part, o *cloud.Offer, p *plan) purchase {
+	return purchase{
+		Workload: v.workload, Flavor: part.flavor, Place: o.Place, Attempt: v.nextAttempt(p), Nodes: o.Machines, Group: v.idleGroup(part.flavor, o),
+	}
+}
+
 // nextAttempt is a number that no NodeClaim of the workload has.
 func (v *view) nextAttempt(p *plan) int {
 	last := v.made
@@ -333,13 +359,14 @@ func (v *view) nextAttempt(p *plan) int {
 }
 
 // ordered are the nodes of the part's last attempt, all of them live. Where one has failed, is idle or was let go, or they are not
-// what the part needs now, or the rest cannot be had, all are let go, as are those of earlier attempts.
+// what the part needs now, or the rest cannot be had, all are let go, as are those of earlier attempts. The nodes that pods run on are no
+// part of it.
 func (v *view) ordered(part *part, p *plan) []*claim {
 	var all, last []*claim
 	attempt, failed := 0, false
 	for i := range v.claims {
 		c := &v.claims[i]
-		if c.Flavor != part.flavor {
+		if c.Flavor != part.flavor || v.state.State == kueue.CheckStateReady && c.used(v) {
 			continue
 		}
 		if c.Attempt > attempt {

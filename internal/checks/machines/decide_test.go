@@ -111,6 +111,7 @@ type cluster struct {
 	closed  bool
 	idleFor time.Duration
 	moves   int // how often a workload may go back to spot nodes
+	without int // so many of the first offers are not sold any more
 }
 
 // world is a workload in a cluster, on which decisions are carried out.
@@ -132,7 +133,7 @@ func (c *cluster) with(wl *kueue.Workload) *world {
 
 func (w *world) view() *view {
 	p := podsOn(w.wl, h100())
-	p.fitOn(sold(), h100())
+	p.fitOn(sold()[w.without:], h100())
 	p.bring(w.wl, h100())
 	p.known = p.known || w.closed
 	v := &view{
@@ -141,7 +142,7 @@ func (w *world) view() *view {
 	}
 	v.run, v.declared = workload.RunTime(w.wl)
 	v.history(w.wl)
-	v.moves = map[string]int{"h100": w.moves}
+	v.moves, v.moving = map[string]int{"h100": w.moves}, moving(w.wl)
 	v.terms, _ = workload.PurchaseTermsOf(w.wl.Annotations)
 	if w.phase == wants {
 		v.pool = slices.DeleteFunc(slices.Clone(w.claims), func(c claim) bool { return !c.idle() })
@@ -350,7 +351,7 @@ func TestWaitsForSpot(t *testing.T) {
 	}
 	w := start(noon.Add(20 * time.Hour).Format(time.RFC3339))
 	p, _ := w.step(99)
-	if len(w.bought) > 0 || w.state.State != kueue.CheckStatePending || !waitsUntil.MatchString(w.state.Message) || p.again <= 0 || p.again > longestLook {
+	if len(w.bought) > 0 || w.state.State != kueue.CheckStatePending || !waitsUntil.MatchString(w.state.Message) || p.again <= 0 || p.again > cloud.LookAgain {
 		t.Fatalf("%+v, bought %+v, look again in %v", w.state, w.bought, p.again)
 	}
 	said := w.state.Message

@@ -5,8 +5,8 @@
 //	workload, CloudOffers, NodeClaims, now ──> decide ──> observations, NodeClaims to make and to let go, the check's state
 //
 // gang.go says how many nodes of an offer the pods need; decide.go is the decision, a pure function, and idle_nodes.go
-// the part of it about nodes that wait for the next workload; back_to_spot.go the one about workloads that run on demand;
-// nodeclaims.go reads and makes NodeClaims; controller.go carries a decision out; setup.go starts all of it once the cluster has NodeClaims.
+// the part of it about nodes that wait for the next workload; back_to_spot.go the one about workloads that run on demand
+// and move to spot nodes; nodeclaims.go reads and makes NodeClaims; controller.go carries a decision out; setup.go starts all of it once the cluster has NodeClaims.
 //
 // # What is written where
 //

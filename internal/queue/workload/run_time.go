@@ -3,6 +3,7 @@ package workload
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
@@ -43,10 +44,19 @@ func Evictions(wl *kueue.Workload, reason string) (n int) {
 	return n
 }
 
+// EvictedAt is when a workload was evicted for a reason, if it has had no quota since; zero: it was not.
+func EvictedAt(wl *kueue.Workload, reason string) time.Time {
+	evicted := condition(wl, kueue.WorkloadEvicted)
+	if evicted == nil || evicted.Status != metav1.ConditionTrue || evicted.Reason != reason {
+		return time.Time{}
+	}
+	return evicted.LastTransitionTime.Time
+}
+
 // doneAgain is what a workload that was stopped to go back to spot nodes must do again, at most. It did not ask for that, so it
 // does not count against its limit.
 func doneAgain(wl *kueue.Workload, ran time.Duration) time.Duration {
-	if evicted := condition(wl, kueue.WorkloadEvicted); evicted == nil || !isTrue(wl, kueue.WorkloadEvicted) || evicted.Reason != cloudv1.ReasonBackToSpot {
+	if EvictedAt(wl, cloudv1.ReasonBackToSpot).IsZero() {
 		return 0
 	}
 	terms, _ := PurchaseTermsOf(wl.Annotations)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -25,7 +26,7 @@ import (
 )
 
 // market is a cloud. What it has sold is in the file ledger of its folder, which outlives this process, as a cloud does;
-// the file "out" has the zones that are sold out, one in a line. The rest is Karpenter's own simulated provider.
+// the file "out" has the zones that are sold out: "a", "a/spot" for its spot machines, or "a/spot/1" for all but one. The rest is Karpenter's own simulated provider.
 type market struct {
 	*kwok.CloudProvider
 	client client.Client
@@ -40,6 +41,7 @@ type Entry struct {
 	Name     string    `json:"name"`
 	Workload string    `json:"workload"`
 	Zone     string    `json:"zone"`
+	Spot     bool      `json:"spot"`
 	At       time.Time `json:"at"`
 }
 
@@ -53,17 +55,17 @@ func (m *market) Create(ctx context.Context, claim *v1.NodeClaim) (*v1.NodeClaim
 			labels[r.Key] = r.Values[0]
 		}
 	}
-	zone := labels[corev1.LabelTopologyZone]
+	zone, spot := labels[corev1.LabelTopologyZone], labels[v1.CapacityTypeLabelKey] == v1.CapacityTypeSpot
 	open, err := m.open()
 	if err != nil {
 		return nil, err
 	}
 	if !slices.ContainsFunc(open, func(e Entry) bool { return e.Claim == claim.UID }) {
 		event := "bought"
-		if out, _ := os.ReadFile(filepath.Join(m.folder, "out")); slices.Contains(strings.Fields(string(out)), zone) {
+		if m.isOut(zone, spot, open) {
 			event = "refused"
 		}
-		if err := m.write(Entry{Event: event, Claim: claim.UID, Name: claim.Name, Workload: claim.Labels["elasticai.io/workload-uid"], Zone: zone}); err != nil {
+		if err := m.write(Entry{Event: event, Claim: claim.UID, Name: claim.Name, Workload: claim.Labels["elasticai.io/workload-uid"], Zone: zone, Spot: spot}); err != nil {
 			return nil, err
 		}
 		if event == "refused" {
@@ -77,6 +79,31 @@ func (m *market) Create(ctx context.Context, claim *v1.NodeClaim) (*v1.NodeClaim
 	out := &v1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: node.Labels}}
 	out.Status.ProviderID, out.Status.Capacity, out.Status.Allocatable = node.Spec.ProviderID, node.Status.Capacity, node.Status.Allocatable
 	return out, nil
+}
+
+// isOut says that a zone sells no machine now.
+func (m *market) isOut(zone string, spot bool, open []Entry) bool {
+	text, _ := os.ReadFile(filepath.Join(m.folder, "out"))
+	for _, out := range strings.Fields(string(text)) {
+		name, kind, _ := strings.Cut(out, "/")
+		if name != zone || kind != "" && !spot {
+			continue
+		}
+		most := 0
+		if _, number, some := strings.Cut(kind, "/"); some {
+			most, _ = strconv.Atoi(number)
+		}
+		sold := 0
+		for _, e := range open {
+			if e.Zone == zone && e.Spot {
+				sold++
+			}
+		}
+		if kind == "" || sold >= most {
+			return true
+		}
+	}
+	return false
 }
 
 // node is the one that the sandbox plays for a machine.
