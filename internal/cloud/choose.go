@@ -45,6 +45,8 @@ func Choose(j *Job, offers []Offer, l *Learned, now time.Time) Choice {
 		return s.cheapestOpen()
 	case j.On == nil:
 		return s.begin()
+	case j.On.Spot && j.Restarts:
+		return Choice{Action: Stay, Cost: s.runOn(j.On), Reason: "spot"}
 	case j.On.Spot:
 		return s.stayOnSpot()
 	case j.Restarts:
@@ -193,7 +195,7 @@ func (s *sight) backToSpot() Choice {
 	slack := s.slack(left)
 	f := s.forecast(s.spot, slack, left.Hours())
 	stay.Cost = f.at(f.paying, slack, left.Hours())
-	if move := f.goBack(f.first, f.firstStart, slack-lost.Hours(), (left + lost).Hours()); move < stay.Cost {
+	if move := f.goBack(f.first, f.firstStart, f.startSpot, slack-lost.Hours(), (left + lost).Hours()); move < stay.Cost {
 		return Choice{Action: Buy, Offer: s.spot, Until: stay.Until, Cost: move, Reason: fmt.Sprintf("back to spot; on demand %.2f", stay.Cost)}
 	}
 	return stay
@@ -215,7 +217,12 @@ func (s *sight) forecast(spot *Offer, slack, left float64) *forecast {
 		none = s.none / (1 - chance)
 	}
 	start, save := s.j.startUp(spot.Place, s.l), s.j.saveHours()
+	var again, reserve float64
+	if s.j.Restarts {
+		again, reserve = save/2, save+margin.Hours()
+	}
 	return newForecast(market{
+		stays: s.j.Restarts && (s.j.Moves <= 0 || s.j.Checkpoint <= 0), again: again, reserve: reserve,
 		spot: float64(s.j.machines(spot)) * spot.Price, onDemand: float64(s.j.machines(s.onDemand)) * s.onDemand.Price,
 		fixedSpot: spot.Fixed, fixedOnDemand: s.onDemand.Fixed,
 		startSpot: start, startOnDemand: s.j.startUp(s.onDemand.Place, s.l),

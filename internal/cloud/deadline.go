@@ -22,6 +22,8 @@ type market struct {
 	another                  float64 // chance that another place sells spot machines when one is lost
 	save                     float64 // the most work that a loss costs
 	delay                    float64 // what an hour is worth
+	stays                    bool    // it does not go back from machines on demand
+	again, reserve           float64 // work that going back has it do again, as expected, and slack that this takes at worst
 }
 
 // cells along each side of the table, at most.
@@ -72,7 +74,7 @@ func (f *forecast) fillPaying(i int, back float64) {
 	for j := 1; j < f.cols; j++ {
 		at := i*f.cols + j
 		next := f.paying[at-1]
-		f.paying[at] = (f.onDemand+f.delay)*f.step + (1-back)*next + back*min(next, f.goBack(f.fresh, f.freshStart, float64(i)*f.step, float64(j-1)*f.step))
+		f.paying[at] = (f.onDemand+f.delay)*f.step + (1-back)*next + back*min(next, f.goBack(f.fresh, f.freshStart, f.startSpot, float64(i)*f.step, float64(j-1)*f.step))
 	}
 }
 
@@ -110,18 +112,18 @@ func (f *forecast) moveTo(chance, slack, left float64) float64 {
 	return f.fixedSpot + chance*well + (1-chance)*lost
 }
 
-// goBack to spot machines from those on demand. The job goes on until the others have started, so that this costs money and
-// no slack; if they are lost before that, it stays.
-func (f *forecast) goBack(chance, started, slack, left float64) float64 {
-	if slack < f.startOnDemand+f.save || started <= 0 {
+// goBack to spot machines from those on demand, that take some hours to start. The job goes on until then, so that the start costs money and
+// no slack; if they are lost before, it stays. Then it may have to do some work again.
+func (f *forecast) goBack(chance, started, start, slack, left float64) float64 {
+	if f.stays || started <= 0 || slack-f.reserve < f.startOnDemand+f.save {
 		return math.Inf(1)
 	}
-	after := max(0, left-f.startSpot)
-	start := f.fixedSpot + (f.spot+f.onDemand+f.delay)*min(left, f.startSpot)
-	price := f.spot + f.delay
-	well := price*min(after, f.save) + f.at(f.running, slack, after-f.save)
-	lost := price*min(after, f.save)/2 + f.at(f.nothing, slack-f.save/2, after)
-	return start + chance*well + (started-chance)*lost + (1-started)*f.at(f.paying, slack, after)
+	after := max(0, left-start)
+	both := f.fixedSpot + (f.spot+f.onDemand+f.delay)*min(left, start)
+	price, there, slackThere := f.spot+f.delay, after+f.again, slack-f.again
+	well := price*min(there, f.save) + f.at(f.running, slackThere, there-f.save)
+	lost := price*min(there, f.save)/2 + f.at(f.nothing, slackThere-f.save/2, there)
+	return both + chance*well + (started-chance)*lost + (1-started)*f.at(f.paying, slack, after)
 }
 
 // wait for a step.

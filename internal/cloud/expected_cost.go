@@ -24,8 +24,10 @@ type Job struct {
 	// On is where it runs; nil: nowhere.
 	On *Offer
 	// Restarts says that it moves by being stopped when the machines that it moves to have started, whenever it last saved its
-	// work: Unsaved is what that costs at worst. Otherwise it moves when it saves.
+	// work: Unsaved is what that costs at worst. It does so from on demand to spot alone, and Moves is how often it still may.
+	// Otherwise it moves when it saves, as often as it pays.
 	Restarts bool
+	Moves    int
 	// Next is where the spot machines are there that it moves to; nil: none are. With Restarts.
 	Next *Place
 }

@@ -16,7 +16,7 @@ const LookAgain = 10 * time.Minute
 // Restarting is a job that runs on an offer as one that moves by being stopped; nil: it stays. Of such a job it is known for how long it
 // ran there and has left to run, and not when it saves its work: at worst, a whole interval is done again.
 func Restarting(j Job, on *Offer, ran, left time.Duration) *Job {
-	if on == nil || on.Spot || j.Checkpoint <= 0 || ran < j.Checkpoint || left <= 0 { // with ran, nothing is saved yet
+	if on == nil || on.Spot || j.Moves <= 0 || j.Checkpoint <= 0 || ran < j.Checkpoint || left <= 0 { // with ran, nothing is saved yet
 		return nil
 	}
 	j.On, j.Restarts, j.Unsaved, j.Left = on, true, j.Checkpoint, left+j.Checkpoint
@@ -33,23 +33,21 @@ func (s *sight) restartOnSpot() Choice {
 	if s.j.Next != nil {
 		s.spot = s.next
 	}
-	if s.spot == nil || s.j.Checkpoint <= 0 {
+	if s.spot == nil {
 		stay.Until = s.opens
 		return stay
 	}
-	left, again := s.j.Left-s.j.Unsaved, s.j.Unsaved.Hours()
+	left := s.j.Left - s.j.Unsaved
 	slack := s.slack(left)
 	f := s.forecast(s.spot, slack, s.j.Left.Hours())
-	if slack-again-margin.Hours() < f.startOnDemand+f.save { // the next loss could make it late
-		return stay
-	}
+	start, started, chance := f.startSpot, f.firstStart, f.first
 	if seen := s.l.Of(s.spot.Place); s.j.Next != nil || s.j.toBuy(s.spot) == 0 {
-		f.startSpot, f.firstStart, f.first = 0, 1, seen.chanceOf(seen.age(s.now), f.save)
+		start, started, chance = 0, 1, seen.chanceOf(seen.age(s.now), f.save)
 	}
-	if left.Hours() <= f.startSpot {
+	if left.Hours() <= start {
 		return stay
 	}
-	move := f.goBack(f.first, f.firstStart, slack-again/2, left.Hours()+again/2)
+	move := f.goBack(chance, started, start, slack, left.Hours())
 	if math.IsInf(move, 1) || move > (1-leastGain)*stay.Cost {
 		return stay
 	}

@@ -13,7 +13,7 @@ import (
 // onDemand is a job that runs on demand and moves by being stopped, with slack beside a whole interval that is done again.
 func onDemand(list []cloud.Offer, left, slack time.Duration) *cloud.Job {
 	j := job(left, slack)
-	j.On, j.Restarts, j.Unsaved = &list[2], true, j.Checkpoint
+	j.On, j.Restarts, j.Moves, j.Unsaved = &list[2], true, 1, j.Checkpoint
 	return j
 }
 
@@ -93,8 +93,12 @@ func TestRestartsAreSafe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, now := drawLearned(t)
 		list := offers()
-		j := drawJob(t, list, now)
-		j.On, j.Restarts, j.Unsaved = &list[2], true, min(j.Left, j.Unsaved)
+		drawn := drawJob(t, list, now)
+		drawn.Moves = rapid.IntRange(0, 2).Draw(t, "moves")
+		j := cloud.Restarting(*drawn, &list[2], time.Duration(rapid.IntRange(0, 300).Draw(t, "ran"))*time.Minute, drawn.Left)
+		if j == nil {
+			return
+		}
 		c := cloud.Choose(j, list, l, now)
 		if math.IsNaN(c.Cost) || math.IsInf(c.Cost, 0) || c.Cost < 0 {
 			t.Fatalf("cost %v", c.Cost)

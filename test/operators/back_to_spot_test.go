@@ -111,7 +111,7 @@ func (m market) movedOnce(t *testing.T, wl *kueue.Workload) {
 		}
 	}
 	if bought["a/on-demand"]+bought["b/on-demand"] != 2 || bought["b/spot"] != 2 || bought["a/spot"] > 1 || first >= 0 && first < last {
-		t.Errorf("bought %v; the first machine on demand ended in line %d, the last spot machine was bought in line %d: %+v", bought, first, last, m.ledger(t))
+		t.Errorf("bought %v; the first machine on demand ended as entry %d, the last spot machine was bought as entry %d: %+v", bought, first, last, m.ledger(t))
 	}
 	now := &kueue.Workload{}
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(wl), now); err != nil {

@@ -64,19 +64,26 @@ func (v *view) backToSpot(p *plan, next *kueue.AdmissionCheckState) {
 
 // mover is the workload as one that could move, and what of it does; nil: it stays where it is.
 func (v *view) mover(p *plan) (*cloud.Job, *part) {
-	if len(v.parts) != 1 { // what is stopped is all of it, and what another flavor saves is not known to this one
+	if len(v.parts) != 1 {
 		return nil, nil
 	}
 	part := &v.parts[0]
 	on := v.runsOn(part)
-	able := v.declared && !v.admitted.IsZero() && !v.ends
-	if on == nil || on.Spot || !able || v.moved >= v.moves[part.flavor] {
+	if on == nil || on.Spot || v.admitted.IsZero() || v.movesLeft(part) == 0 {
 		return nil, nil
 	}
 	p.look(cloud.LookAgain)
-	job, ran := v.job(), v.now.Sub(v.admitted)
-	job.StartUp = part.startUp
-	return cloud.Restarting(job, on, ran, v.run-v.before-ran), part
+	ran := v.now.Sub(v.admitted)
+	return cloud.Restarting(v.job(part), on, ran, v.run-v.before-ran), part
+}
+
+// movesLeft is how often a workload may still be stopped to go back to spot nodes. Nobody would start pods again, and what a stop costs one
+// that does not say how long it runs is not known, nor what another flavor saves.
+func (v *view) movesLeft(part *part) int {
+	if !v.declared || v.ends || len(v.parts) != 1 {
+		return 0
+	}
+	return max(0, v.moves[part.flavor]-v.moved)
 }
 
 // awaitMove waits for the nodes that a workload moves to. When all are there it is stopped, if that pays still.
@@ -170,8 +177,8 @@ func (v *view) isNext(c *claim) bool {
 	return beside || !v.moving.IsZero() && c.Place.Spot
 }
 
-// kept says that a node waits for its workload, which was evicted for it.
-func (v *view) kept(c *claim, p *plan) bool {
+// reserved says that a node waits for its workload, which was evicted for it.
+func (v *view) reserved(c *claim, p *plan) bool {
 	left := v.moving.Add(longestReturn).Sub(v.now)
 	if v.moving.IsZero() || left <= 0 || !c.Place.Spot || !v.isNext(c) {
 		return false
@@ -183,7 +190,7 @@ func (v *view) kept(c *claim, p *plan) bool {
 // returnsTooLate lets the nodes go that wait for pods to stop elsewhere, when that takes too long.
 func (v *view) returnsTooLate(p *plan) {
 	for i := range v.claims {
-		if c := &v.claims[i]; !v.moving.IsZero() && c.live() && c.Place.Spot && v.isNext(c) && !v.kept(c, p) {
+		if c := &v.claims[i]; !v.moving.IsZero() && c.live() && c.Place.Spot && v.isNext(c) && !v.reserved(c, p) {
 			p.letGo = append(p.letGo, c.name)
 		}
 	}

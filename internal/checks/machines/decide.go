@@ -145,7 +145,7 @@ func (v *view) letGoAll(p *plan, served bool) {
 	p.buy, p.adopt = nil, nil
 	for i := range v.claims {
 		c := &v.claims[i]
-		if !c.live() || served && v.kept(c, p) {
+		if !c.live() || served && v.reserved(c, p) {
 			continue
 		}
 		if seen := v.learned.Of(c.Place); served && c.registered && seen != nil && seen.Obtainable {
@@ -279,8 +279,7 @@ func (v *view) obtainPart(part *part, p *plan) answer {
 	if ordered := v.ordered(part, p); len(ordered) > 0 {
 		return v.await(part, ordered, p)
 	}
-	job := v.job()
-	job.StartUp = part.startUp
+	job := v.job(part)
 	choice := cloud.Choose(&job, v.withIdle(part), v.learned, v.now)
 	switch {
 	case choice.Action == cloud.Wait && !math.IsInf(choice.Cost, 1):
@@ -319,13 +318,16 @@ func money(dollars float64) string {
 // longestWait is how far ahead a deadline counts.
 const longestWait = 28 * 24 * time.Hour
 
-// job is the workload as far as buying nodes for it is concerned. What it declares is a limit on all its runs together.
-func (v *view) job() cloud.Job {
+// job is the workload as far as buying nodes for a part of it is concerned. What it declares is a limit on all its runs together.
+func (v *view) job(part *part) cloud.Job {
 	left := v.run
 	if v.declared {
 		left = max(time.Minute, v.run-v.before)
 	}
-	j := cloud.Job{Machines: 1, Left: left, Checkpoint: v.terms.Checkpoint, Deadline: v.terms.Deadline, DelayPrice: v.terms.DelayPrice}
+	j := cloud.Job{
+		Machines: 1, Left: left, Checkpoint: v.terms.Checkpoint, StartUp: part.startUp, Deadline: v.terms.Deadline, DelayPrice: v.terms.DelayPrice,
+		Restarts: true, Moves: v.movesLeft(part),
+	}
 	if most := v.now.Add(longestWait); j.Deadline.After(most) {
 		j.Deadline = most
 	}

@@ -63,7 +63,7 @@ type kind struct {
 func (k *kind) add(m *cost.Market) error {
 	fmt.Printf("market %s: %s, %d zones, spot %.1f %% of the time\n", m.Name, k.name, len(m.Zones), 100*m.Share(1))
 	sums, late := map[string]float64{}, map[string]int{}
-	rules := slices.Concat(cost.Rules, cost.Checks)
+	rules := slices.Concat(cost.Rules, cost.Variants)
 	for seed := range uint64(costSeeds) {
 		list, err := cost.Invented(costJobs, m, &cost.Default, seed)
 		if err != nil {

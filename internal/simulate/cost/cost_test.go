@@ -83,21 +83,26 @@ func TestRulesByHand(t *testing.T) {
 	}
 }
 
-// drawMarket is zones that go up and down at random.
-// A job on demand is stopped when spot is sold, at most as often as its rule says, and pays for nothing twice.
-func TestRestartsByHand(t *testing.T) {
-	// Both zones refuse for ten minutes, when the job buys on demand since it has no time to wait; then they sell.
-	m := market(zone("a", spans(0, 10, 2990)...), zone("b", spans(0, 10, 2990)...))
-	jobs := []cost.Job{{Work: 600, Deadline: 800, Machines: 1}}
-	stays, restarts := cost.Run(m, jobs, cost.Checks[0], &settings), cost.Run(m, jobs, cost.Checks[1], &settings)
-	if restarts.Moves > 0 && restarts.Money >= stays.Money || restarts.Late+stays.Late > 0 || restarts.Moves > cost.Checks[1].Moves {
-		t.Errorf("%+v, and %+v where it stays", restarts, stays)
-	}
-	if stays.OnDemand > 0 && restarts.Moves == 0 {
-		t.Errorf("nine hours are left on demand, and it stays: %+v, %+v", restarts, stays)
+// A job on demand runs on while spot machines start, is stopped when they are there, loses what it had not saved, and pays for both until
+// then. Where they are lost before, it never notices.
+func TestMovesByHand(t *testing.T) {
+	// The zone sells nothing for a while, in which the job buys on demand. All of it there costs 30.5.
+	for name, test := range map[string]struct {
+		zone  []int16
+		moves int
+	}{
+		"they come":               {spans(0, 30, 2970), 1},
+		"they are lost meanwhile": {spans(0, 46, 5, 2949), 0},
+	} {
+		jobs := []cost.Job{{Work: 600, Deadline: 700, Machines: 1}}
+		r := cost.Run(market(zone("a", test.zone...)), jobs, cost.Elastic, &settings)
+		if r.Late > 0 || r.Finished != 1 || r.OnDemand <= 0 || r.Moves != test.moves || (r.Money < 30) != (test.moves > 0) {
+			t.Errorf("%s: %+v", name, r)
+		}
 	}
 }
 
+// drawMarket is zones that go up and down at random.
 func drawMarket(t *rapid.T) *cost.Market {
 	var zones []cost.Zone
 	for _, name := range []string{"a", "b", "c"}[:rapid.IntRange(1, 3).Draw(t, "zones")] {
@@ -122,7 +127,7 @@ func TestElasticIsNeverLateAndNeverBelowTheBound(t *testing.T) {
 			t.Fatal(err)
 		}
 		bound := cost.Bound(m, jobs, &s)
-		for _, rule := range slices.Concat(cost.Rules, cost.Checks) {
+		for _, rule := range slices.Concat(cost.Rules, cost.Variants) {
 			r := cost.Run(m, jobs, rule, &s)
 			if r.Finished == len(jobs) && r.Late == 0 && r.Money < bound-1e-9 {
 				t.Fatalf("%s costs %v, at least %v are needed", rule.Name, r.Money, bound)
@@ -130,7 +135,7 @@ func TestElasticIsNeverLateAndNeverBelowTheBound(t *testing.T) {
 			if rule.Shared && r.Late > 0 {
 				t.Fatalf("late: %+v", r)
 			}
-			if r.Moves > len(jobs)*rule.Moves {
+			if r.Moves > len(jobs)*rule.Moves || rule.AtSaves && r.Moves > 0 {
 				t.Fatalf("moves: %+v", r)
 			}
 		}

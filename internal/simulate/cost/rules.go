@@ -12,13 +12,14 @@ type Rule struct {
 	Choose func(*cloud.Job, []cloud.Offer, *cloud.Learned, time.Time) cloud.Choice
 	// Shared: what one job saw, the others know.
 	Shared bool
-	// Moves is how often a job is stopped to go elsewhere. 0: it runs on until the machines that it moves to have started, as
-	// often as the rule says.
-	Moves int
+	// Moves is how often a job on demand is stopped to go back to spot machines once they have started, as the admission check that
+	// buys nodes does it (movesToSpot of a CloudOffer). AtSaves has a job move as often as the rule says, as it saves its work.
+	Moves   int
+	AtSaves bool
 }
 
-// Elastic is the rule of the product.
-var Elastic = Rule{Name: "elastic", Choose: cloud.Choose, Shared: true}
+// Elastic is the rule of the product, with what its admission check does.
+var Elastic = Rule{Name: "elastic", Choose: cloud.Choose, Shared: true, Moves: 4}
 
 // Rules, the product's and those to compare it with.
 var Rules = []Rule{
@@ -28,31 +29,11 @@ var Rules = []Rule{
 	Elastic,
 }
 
-// Checks are what the admission check that buys nodes does with the product's rule: jobs stay where they began, or are stopped to go
-// back to spot at most twice (movesToSpot).
-var Checks = []Rule{
-	{Name: "elastic-stays", Choose: stays, Shared: true},
-	{Name: "elastic-restarts", Choose: restarts, Shared: true, Moves: 2},
-}
-
-func stays(j *cloud.Job, offers []cloud.Offer, l *cloud.Learned, now time.Time) cloud.Choice {
-	if j.On != nil {
-		return cloud.Choice{Action: cloud.Stay}
-	}
-	return cloud.Choose(j, offers, l, now)
-}
-
-// restarts: the check does not know when a job saves its work, so that the whole interval may be lost, and looks every ten minutes.
-func restarts(j *cloud.Job, offers []cloud.Offer, l *cloud.Learned, now time.Time) cloud.Choice {
-	if j.On == nil || j.On.Spot {
-		return stays(j, offers, l, now)
-	}
-	worst := *j
-	worst.Restarts, worst.Unsaved = true, min(j.Checkpoint, j.Left)
-	worst.Left += worst.Unsaved - j.Unsaved
-	choice := cloud.Choose(&worst, offers, l, now)
-	choice.Until = now.Add(10 * time.Minute)
-	return choice
+// Variants of the product's rule: jobs stay where they began, as they do where a CloudOffer does not say that they may move, or they say
+// when they save their work, which the check is not told.
+var Variants = []Rule{
+	{Name: "elastic-stays", Choose: cloud.Choose, Shared: true},
+	{Name: "elastic-at-saves", Choose: cloud.Choose, Shared: true, AtSaves: true},
 }
 
 func onDemandOnly(j *cloud.Job, offers []cloud.Offer, _ *cloud.Learned, _ time.Time) cloud.Choice {

@@ -17,7 +17,7 @@ type Result struct {
 	Spot     float64 `json:"spotHours"`
 	Losses   int     `json:"losses"`
 	Tries    int     `json:"failedTries"`
-	Moves    int     `json:"moves,omitempty"` // of jobs that were stopped for it
+	Moves    int     `json:"moves,omitempty"` // of jobs that were stopped to go back to spot
 }
 
 // PerJob is the money for each job that finished.
@@ -61,6 +61,7 @@ type runningJob struct {
 	saved, unsaved int // minutes
 	on             int // index of the offer, plus 1; 0: none
 	starting       int // minutes until it runs
+	ran            int // minutes on the machines that it has
 	next           int // index of the offer it moves to, plus 1, once its machines have started; 0: none
 	nextIn         int // minutes until then
 	look           int // when to ask again
@@ -126,34 +127,32 @@ func (w *run) checkLoss(j *runningJob) {
 		return
 	}
 	j.learned.Lost(place, j.Machines, w.now)
-	j.on, j.starting, j.unsaved, j.look = j.next, j.nextIn, 0, w.t+j.nextIn
+	j.on, j.starting, j.unsaved, j.ran, j.look = j.next, j.nextIn, 0, 0, w.t+j.nextIn
 	j.next, j.nextIn = 0, 0
 	w.out.Losses++
 }
 
 // ask the rule, and do what it says: at most one try to buy in a minute.
 func (w *run) ask(j *runningJob) {
-	minutes := func(n int) time.Duration { return time.Duration(n) * time.Minute }
-	job := cloud.Job{
-		Machines: j.Machines, Left: minutes(j.Work - j.saved), Unsaved: minutes(j.unsaved),
-		Checkpoint: minutes(w.s.Checkpoint), StartUp: minutes(w.s.StartUp), Deadline: w.m.Start.Add(minutes(j.Deadline)),
-	}
-	if j.on > 0 {
-		job.On = &w.offers[j.on-1]
-	}
-	choice := w.rule.Choose(&job, w.offers, j.learned, w.now)
-	j.look = w.t + 1
-	if choice.Action != cloud.Buy {
-		j.lookAt(choice.Until, w)
-		return
-	}
-	if w.rule.Moves > 0 && j.on > 0 {
-		if j.moves == w.rule.Moves {
-			j.lookAt(time.Time{}, w)
+	job := w.job(j)
+	if j.on > 0 && !w.rule.AtSaves {
+		if job = w.restarting(j, job); job == nil {
+			j.next = 0
 			return
 		}
-		j.on, j.starting, j.unsaved, j.moves = 0, 0, 0, j.moves+1
-		w.out.Moves++
+		if j.next > 0 {
+			w.arrive(j, job)
+			return
+		}
+	}
+	choice := w.rule.Choose(job, w.offers, j.learned, w.now)
+	j.look = w.t + 1
+	if choice.Action != cloud.Buy {
+		if soon := w.now.Add(cloud.LookAgain); !w.rule.AtSaves && w.rule.Shared && soon.Before(choice.Until) { // as the check does
+			choice.Until = soon
+		}
+		j.lookAt(choice.Until, w)
+		return
 	}
 	at := w.index(choice.Offer)
 	if !w.available(at, j.Machines) {
@@ -168,7 +167,47 @@ func (w *run) ask(j *runningJob) {
 		j.next, j.nextIn = at+1, start
 		return
 	}
-	j.on, j.starting, j.unsaved = at+1, start, 0
+	j.on, j.starting, j.unsaved, j.ran = at+1, start, 0, 0
+}
+
+// job is what a rule is told of a job.
+func (w *run) job(j *runningJob) *cloud.Job {
+	job := &cloud.Job{
+		Machines: j.Machines, Left: minutes(j.Work - j.saved), Unsaved: minutes(j.unsaved),
+		Checkpoint: minutes(w.s.Checkpoint), StartUp: minutes(w.s.StartUp), Deadline: w.m.Start.Add(minutes(j.Deadline)),
+		Restarts: !w.rule.AtSaves, Moves: w.rule.Moves - j.moves,
+	}
+	if j.on > 0 {
+		job.On = &w.offers[j.on-1]
+	}
+	return job
+}
+
+func minutes(n int) time.Duration { return time.Duration(n) * time.Minute }
+
+// restarting is a job that has machines as one that is stopped to go back to spot; nil: it stays, and is asked again in time.
+func (w *run) restarting(j *runningJob, job *cloud.Job) *cloud.Job {
+	if job.On.Spot || job.Moves <= 0 {
+		j.lookAt(time.Time{}, w)
+		return nil
+	}
+	moves := cloud.Restarting(*job, job.On, minutes(j.ran), job.Left-job.Unsaved)
+	if moves == nil {
+		j.lookAt(w.now.Add(cloud.LookAgain), w)
+	}
+	return moves
+}
+
+// arrive: the machines are there that a job moves to. It is stopped, if that pays still, which takes a minute, and goes on there.
+func (w *run) arrive(j *runningJob, job *cloud.Job) {
+	place := w.offers[j.next-1].Place
+	job.Next = &place
+	if w.rule.Choose(job, w.offers, j.learned, w.now).Action == cloud.Buy {
+		j.on, j.starting, j.unsaved, j.ran, j.moves = j.next, 1, 0, 0, j.moves+1
+		w.out.Moves++
+	}
+	j.next = 0
+	j.lookAt(w.now.Add(cloud.LookAgain), w)
 }
 
 func (j *runningJob) lookAt(until time.Time, w *run) {
@@ -201,7 +240,7 @@ func (w *run) pass(j *runningJob) {
 		w.work(j)
 	}
 	if j.next > 0 && !j.done {
-		if j.nextIn--; j.nextIn == 0 {
+		if j.nextIn--; j.nextIn == 0 && w.rule.AtSaves {
 			j.on, j.next, j.starting, j.unsaved = j.next, 0, 0, 0
 		}
 	}
@@ -221,6 +260,7 @@ func (w *run) pay(j *runningJob, offer int) {
 
 func (w *run) work(j *runningJob) {
 	j.unsaved++
+	j.ran++
 	if j.saved+j.unsaved >= j.Work {
 		j.done = true
 		w.out.Finished++
