@@ -3,6 +3,7 @@ package multicluster
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,13 +128,58 @@ func cheapest(t *testing.T) {
 		t.Fatal(err)
 	}
 	sentTo(t, wl, "east", "west")
+	soldOutThere(t)
+}
+
+// A cluster that reports that all its places are sold out is asked after those that are dearer, until it sells again.
+func soldOutThere(t *testing.T) {
+	offer(t, "cheaper", "west", "1")
+	theirs := &cloud.CloudOffer{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: cloud.CloudOfferSpec{Prices: cloud.PriceTable{Inline: priceOf("3")}}}
+	west.Make(t, theirs)
+	at := func(long time.Duration) string { return time.Now().Add(long).UTC().Format(time.RFC3339) }
+	status(t, west, theirs, fmt.Sprintf(`{"places":[{"cloud":"aws","region":"us-east-1","instanceType":"one","capacityType":"OnDemand",
+		"obtainable":false,"lastSeen":%q,"since":%q,"closedUntil":%q,"closedFor":1,"failures":1}]}`, at(0), at(0), at(10*time.Minute)))
+	closed := func(want bool) {
+		t.Helper()
+		wait(t, manager, &cloud.CloudOffer{ObjectMeta: metav1.ObjectMeta{Name: "cheaper"}}, fmt.Sprintf("closed is %t", want), func(o *cloud.CloudOffer) error {
+			if (o.Status.ClosedUntil != nil) != want {
+				return fmt.Errorf("status is %+v", o.Status)
+			}
+			return nil
+		})
+	}
+	closed(true)
+	ns := arena(t, "0", "0", "east", "west")
+	job := forever(sandbox.Job(ns, "third", "main", 1, "1"))
+	manager.Make(t, job)
+	wl := sentTo(t, manager.WorkloadOf(t, job), "east")
+	if got, want := wl.Status.AdmissionChecks[0].Message, "Nominated east; expected cost for 1h0m0s in USD: east 5.50, west 1.10 (not to be had until "; !strings.HasPrefix(got, want) {
+		t.Errorf("the check says %q, want %q", got, want)
+	}
+	if err := west.Delete(t.Context(), theirs); err != nil {
+		t.Fatal(err)
+	}
+	closed(false)
+	job = forever(sandbox.Job(ns, "fourth", "main", 1, "1"))
+	manager.Make(t, job)
+	wait(t, manager, manager.WorkloadOf(t, job), "being sent to west", func(wl *kueue.Workload) error {
+		if !slices.Equal(wl.Status.NominatedClusterNames, []string{"west"}) {
+			return fmt.Errorf("status is %+v", wl.Status)
+		}
+		return nil
+	})
+}
+
+// priceOf is a table with one place, where a card costs so much an hour.
+func priceOf(price string) string {
+	return "cloud,region,zone,instance_type,gpu,gpu_count,price_usd_hour,spot_usd_hour\naws,us-east-1,,one,H100,1," + price + ",\n"
 }
 
 // offer makes a CloudOffer of a cluster, where a card costs so much an hour, and waits until it has a price.
 func offer(t *testing.T, name, cluster, price string) {
 	t.Helper()
 	o := &cloud.CloudOffer{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: cloud.CloudOfferSpec{
-		Prices: cloud.PriceTable{Inline: "cloud,region,zone,instance_type,gpu,gpu_count,price_usd_hour,spot_usd_hour\naws,us-east-1,,one,H100,1," + price + ",\n"},
+		Prices: cloud.PriceTable{Inline: priceOf(price)},
 		Via:    &cloud.Via{Cluster: cluster}, StartUp: "6m", Resource: string(sandbox.GPU),
 	}}
 	manager.Make(t, o)

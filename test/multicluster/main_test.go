@@ -47,8 +47,9 @@ func TestMain(m *testing.M) {
 	cardsAlone := func(cfg *v1alpha1.QueueConfiguration) {
 		cfg.Resources.ExcludeResourcePrefixes = []string{"cpu", "memory"}
 	}
-	worker := sandbox.Options{Nodes: "1x4:H100-80G", Queue: cardsAlone}
-	managing := sandbox.Options{Nodes: "1x1:H100-80G", Scheme: []func(*runtime.Scheme) error{cloud.AddToScheme}, Queue: func(cfg *v1alpha1.QueueConfiguration) {
+	clouds := []func(*runtime.Scheme) error{cloud.AddToScheme}
+	worker := sandbox.Options{Nodes: "1x4:H100-80G", Scheme: clouds, Queue: cardsAlone}
+	managing := sandbox.Options{Nodes: "1x1:H100-80G", Scheme: clouds, Queue: func(cfg *v1alpha1.QueueConfiguration) {
 		cardsAlone(cfg)
 		cfg.MultiKueue = v1alpha1.MultiKueue{
 			GCInterval: &metav1.Duration{Duration: 2 * time.Second},

@@ -14,6 +14,7 @@
 //	reconcile_plan.go       what to do about a workload, from its state here and there; no client, no clock
 //	dispatcher.go           which clusters are nominated
 //	cheapest_dispatcher.go  the same by what they cost
+//	worker_reports.go       what clusters have learned of the places where they buy
 //	workload_controller.go  reads the states, decides, and carries the plan out
 //	remote_actions.go       each action of a plan
 //	cluster_controller.go   a connection for every MultiKueueCluster, and its Active condition
@@ -23,7 +24,7 @@
 //	quota_automation.go     nominal quota that follows the queues of other clusters, with a gate
 //
 // Objects in other clusters have the label kueue.x-k8s.io/multikueue-origin; nothing else there is
-// read, queues for their quota aside, or changed. All state is in the objects, so a new leader continues where the last one stopped.
+// read, queues for their quota and CloudOffers aside, or changed. All state is in the objects, so a new leader continues where the last one stopped.
 //
 // Words: docs/design/glossary.md.
 package multicluster

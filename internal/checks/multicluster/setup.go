@@ -105,6 +105,12 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err := w.setup(mgr, source.Channel(requeues, enqueue)); err != nil {
 		return err
 	}
+	if w.offers != nil {
+		reports := &workerReports{clusters: all, tables: cloudoffers.Tables{Client: mgr.GetClient(), Namespace: options.Namespace}, now: time.Now}
+		if err := mgr.Add(manager.RunnableFunc(reports.run)); err != nil {
+			return err
+		}
+	}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		defer all.end()
 		if settings.gcInterval > 0 {

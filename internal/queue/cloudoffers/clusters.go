@@ -5,7 +5,9 @@ import (
 	"context"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -49,6 +51,41 @@ func ofCluster(o *v1alpha1.CloudOffer) cloud.ClusterOffer {
 		})
 	}
 	return offer
+}
+
+// longestReported is how far ahead another cluster may say that a place is closed. By itself it closes none for longer.
+const longestReported = 15 * time.Minute
+
+// Reported is what the CloudOffers of another cluster say of places, for the status of a CloudOffer of it here that sells at some of
+// them. It counts for that cluster alone, and no longer than the other one could have learned it: a clock that is ahead there, or one who
+// does not mean well, closes a place for some minutes.
+func Reported(theirs []v1alpha1.CloudOffer, sold []cloud.Offer, now time.Time) []v1alpha1.PlaceStatus {
+	bounded := &cloud.Learned{}
+	for _, s := range Learned(theirs).List() {
+		s.At, s.ClosedUntil = earlier(s.At, now), earlier(s.ClosedUntil, now.Add(longestReported))
+		s.Since = earlier(s.Since, s.At)
+		bounded.Remember(s)
+	}
+	return Places(bounded, func(p cloud.Place) bool {
+		return slices.ContainsFunc(sold, func(o cloud.Offer) bool { return o.Place == p })
+	}, now)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b.Truncate(time.Second)
+	}
+	return a
+}
+
+// SamePlaces says that two statuses know the same of places; what follows from that for now may differ.
+func SamePlaces(a, b []v1alpha1.PlaceStatus) bool {
+	return slices.EqualFunc(a, b, func(x, y v1alpha1.PlaceStatus) bool {
+		p, q := seen(&x), seen(&y)
+		same := p.At.Equal(q.At) && p.Since.Equal(q.Since) && p.ClosedUntil.Equal(q.ClosedUntil)
+		p.At, p.Since, p.ClosedUntil, q.At, q.Since, q.ClosedUntil = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
+		return same && p == q
+	})
 }
 
 // ClusterPriceChanged selects the CloudOffers of other clusters when their prices may have changed.

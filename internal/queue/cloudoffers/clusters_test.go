@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/elastic-ai/elastic/api/cloud/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/cloud"
 )
 
 // What a status says of a cluster is read; what somebody broke in it is no price.
@@ -70,5 +71,42 @@ func TestReopens(t *testing.T) {
 		if got := reopens(test.places, test.first, noon); got != test.want {
 			t.Errorf("%s: %s", name, got)
 		}
+	}
+}
+
+// What another cluster reports of places counts for its CloudOffer here and for no other, of places that this one sells, and for no longer
+// than it could have been learned.
+func TestReported(t *testing.T) {
+	learned := &cloud.Learned{}
+	learned.StockOut(place("a", true), 1, noon)
+	learned.StockOut(place("elsewhere", true), 1, noon)
+	theirs := []v1alpha1.CloudOffer{*of(v1alpha1.CloudOfferSpec{}), *of(v1alpha1.CloudOfferSpec{Via: &v1alpha1.Via{Cluster: "further"}})}
+	theirs[0].Status.Places = Places(learned, everywhere, noon)
+	sold := []cloud.Offer{{Place: place("a", true), GPUs: 8, Price: 40}, {Place: place("b", true), GPUs: 8, Price: 44}}
+	got := Reported(theirs, sold, noon)
+	if len(got) != 1 || got[0].Zone != "a" || got[0].ClosedUntil == nil || !got[0].ClosedUntil.Equal(&metav1.Time{Time: noon.Add(2 * time.Minute)}) {
+		t.Fatalf("%+v", got)
+	}
+	if later := Reported(theirs, sold, noon.Add(time.Minute)); !SamePlaces(got, later) || SamePlaces(got, nil) {
+		t.Errorf("nothing was learned since, and it is written again: %+v", later)
+	}
+	if theirs[0].Status.Places[1].LastSeen = metav1.NewTime(noon.Add(time.Second)); SamePlaces(theirs[0].Status.Places, Places(learned, everywhere, noon)) {
+		t.Error("something was seen since, and it is not written")
+	}
+	here, there := of(v1alpha1.CloudOfferSpec{}), of(v1alpha1.CloudOfferSpec{Via: &v1alpha1.Via{Cluster: "east"}})
+	there.Status.Places = got
+	all := []v1alpha1.CloudOffer{*here, *there}
+	if learnedFor(there, all).Of(place("a", true)).Closed(1, noon).IsZero() || learnedFor(here, all).Of(place("a", true)) != nil || Learned(all).Of(place("a", true)) != nil {
+		t.Error("what a cluster reports does not count for it, or counts for others")
+	}
+	// One whose clock is ahead, or that does not mean well.
+	theirs[0].Status.Places[0] = v1alpha1.PlaceStatus{
+		Cloud: "aws", Region: "us-east-1", Zone: "a", InstanceType: "p5.48xlarge", CapacityType: v1alpha1.Spot, LastSeen: metav1.NewTime(noon.Add(1000 * time.Hour)),
+		Since: metav1.NewTime(noon.Add(2000 * time.Hour)), ClosedUntil: &metav1.Time{Time: noon.Add(9000 * time.Hour)}, ClosedFor: -5, Failures: -1,
+		History: v1alpha1.PlaceHistory{Losses: "NaN", UpHours: "-3", UpSpan: "1e300"},
+	}
+	got = Reported(theirs, sold, noon)
+	if len(got) != 1 || got[0].LastSeen.After(noon) || got[0].Since.After(noon) || got[0].ClosedUntil.After(noon.Add(longestReported)) || got[0].History.Losses != "" {
+		t.Errorf("%+v", got)
 	}
 }

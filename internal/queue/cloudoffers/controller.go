@@ -140,7 +140,7 @@ func (o *offers) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if equality.Semantic.DeepEqual(was.Status, is.Status) {
 		return result, nil
 	}
-	// Places are the purchasing check's to write; they are not in the patch.
+	// Places are written by the purchasing check, and from what other clusters report; they are not in the patch.
 	if err := o.client.Status().Patch(ctx, is, client.MergeFrom(was)); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -175,7 +175,7 @@ func (o *offers) assess(ctx context.Context, offer *v1alpha1.CloudOffer) (status
 	if err := o.client.List(ctx, all); err != nil {
 		return status, err
 	}
-	return assess(offer, table, Learned(all.Items), o.now())
+	return assess(offer, table, learnedFor(offer, all.Items), o.now())
 }
 
 // target is there: the flavor, or the cluster, that a CloudOffer is for; otherwise err is a problem.

@@ -18,12 +18,27 @@ import (
 // mostPlaces is how many places a CloudOffer remembers.
 const mostPlaces = 256
 
-// Learned is what the statuses of CloudOffers say. Of a place that several of them sell, the last word counts.
+// Learned is what the statuses of CloudOffers say. Of a place that several of them sell, the last word counts. What other clusters have
+// reported is in the statuses of theirs, and counts for those alone.
 func Learned(offers []v1alpha1.CloudOffer) *cloud.Learned {
 	l := &cloud.Learned{}
 	for i := range offers {
+		if offers[i].Spec.Cluster() != "" {
+			continue
+		}
 		for j := range offers[i].Status.Places {
 			l.Remember(seen(&offers[i].Status.Places[j]))
+		}
+	}
+	return l
+}
+
+// learnedFor is what counts for one of the CloudOffers.
+func learnedFor(offer *v1alpha1.CloudOffer, all []v1alpha1.CloudOffer) *cloud.Learned {
+	l := Learned(all)
+	if offer.Spec.Cluster() != "" {
+		for i := range offer.Status.Places {
+			l.Remember(seen(&offer.Status.Places[i]))
 		}
 	}
 	return l
