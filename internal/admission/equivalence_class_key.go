@@ -27,6 +27,7 @@ func (e *Engine) classKey(w *Workload, l *localQueue, rank int64) (key, shape []
 	if e.priced > 0 { // what it costs depends on these
 		k.num(int64(w.expectedRunTime()))
 		k.num(int64(w.CheckpointInterval))
+		k.num(int64(math.Float64bits(w.DelayPrice)))
 		k.str(w.Input.Cloud)
 		k.str(w.Input.Region)
 		k.num(int64(math.Float64bits(w.Input.GiB)))

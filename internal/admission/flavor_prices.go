@@ -26,17 +26,18 @@ type FlavorPrice struct {
 	ClosedUntil time.Time
 	// Unknown says that nodes are bought, and not for how much: as if they could not be had.
 	Unknown bool
-	// Regions are where its nodes are sold and can be had, the cheapest of each. They count for workloads that say where
-	// their input lies; without them, that does not matter.
+	// Regions are where its nodes are sold and can be had: of each region the cheapest of each size. A workload takes the one
+	// that costs it least. Without them Price, StartUp and LossRate are those of every node, of any size.
 	Regions []RegionPrice
 	// OtherRegion and OtherCloud are what a GiB of input costs that lies in another region of a cloud, or in another cloud.
 	OtherRegion, OtherCloud float64
 }
 
-// RegionPrice is what nodes of a flavor cost in one region, and how they fare.
+// RegionPrice is what nodes of one size cost in one region, and how they fare.
 type RegionPrice struct {
 	Cloud, Region string
-	Price         float64
+	Price         float64 // of one unit, as in FlavorPrice
+	Size          float64 // how many units a node has, of which all are paid for; 0: any
 	StartUp       time.Duration
 	LossRate      float64
 }
@@ -58,7 +59,7 @@ func (ev FlavorPriceChanged) apply(e *Engine) {
 	p.Regions = slices.Clone(p.Regions)
 	for i := range p.Regions {
 		r := &p.Regions[i]
-		r.Price, r.LossRate, r.StartUp = atLeastZero(r.Price), atLeastZero(r.LossRate), max(0, r.StartUp)
+		r.Price, r.LossRate, r.StartUp, r.Size = atLeastZero(r.Price), atLeastZero(r.LossRate), max(0, r.StartUp), atLeastZero(r.Size)
 	}
 	e.setPrice(e.flavor(p.Flavor), &p)
 }
@@ -123,7 +124,7 @@ func (e *Engine) flavorOrder(a *assignment, grp *group, total []podRequest) []in
 	}
 	slices.SortStableFunc(order, func(i, j int) int {
 		x, y := e.flavors[grp.flavors[i].flavor], e.flavors[grp.flavors[j].flavor]
-		return cmp.Or(compareBools(x.closed(e.at), y.closed(e.at)), cmp.Compare(e.expectedCost(a.w, x, total), e.expectedCost(a.w, y, total)))
+		return cmp.Or(compareBools(x.closed(e.at), y.closed(e.at)), cmp.Compare(e.costOn(a.w, x, total).sum(), e.costOn(a.w, y, total).sum()))
 	})
 	return order
 }
@@ -147,46 +148,58 @@ func (f *flavor) closed(at time.Time) bool {
 	return f.price != nil && (f.price.Unknown || f.price.ClosedUntil.After(at))
 }
 
-// expectedCost of a workload on a flavor.
-func (e *Engine) expectedCost(w *workload, f *flavor, total []podRequest) float64 {
-	nodes, input := e.costOn(w, f, total)
-	return nodes + input
-}
+// cost is what a workload is expected to cost, and why. Time is paid for by nobody: it is what that is worth to the workload.
+type cost struct{ nodes, input, time float64 }
 
-// costOn is what a workload is expected to cost on a flavor, in the region where that is least.
-func (e *Engine) costOn(w *workload, f *flavor, total []podRequest) (nodes, input float64) {
+func (c cost) sum() float64 { return c.nodes + c.input + c.time }
+
+// costOn is what a workload is expected to cost on a flavor, on the nodes and in the region where that is least.
+func (e *Engine) costOn(w *workload, f *flavor, total []podRequest) (least cost) {
 	p := f.price
 	if p == nil {
-		return 0, 0
+		return cost{}
 	}
 	resource, known := e.resourceIndex[p.Resource]
 	i := slices.IndexFunc(total, func(t podRequest) bool { return t.resource == resource })
 	if !known || i < 0 {
-		return 0, 0
+		return cost{}
 	}
 	amount := float64(total[i].v)
-	if !w.spec.Input.given() || len(p.Regions) == 0 {
+	if len(p.Regions) == 0 {
 		return w.spec.costIn(amount, &RegionPrice{Price: p.Price, StartUp: p.StartUp, LossRate: p.LossRate}, 0)
 	}
 	for i := range p.Regions {
-		r := &p.Regions[i]
-		if n, in := w.spec.costIn(amount, r, w.spec.Input.GiB*p.perGiB(&w.spec.Input, r)); i == 0 || n+in < nodes+input {
-			nodes, input = n, in
+		r, bring := &p.Regions[i], 0.0
+		if w.spec.Input.given() {
+			bring = w.spec.Input.GiB * p.perGiB(&w.spec.Input, r)
+		}
+		if c := w.spec.costIn(amount, r, bring); i == 0 || c.sum() < least.sum() {
+			least = c
 		}
 	}
-	return nodes, input
+	return least
 }
 
-// costIn a region: amount × price × (run time + start-up + losses × (start-up + half of what it runs between two times that it
-// saves its work)), and its input at each start.
-func (s *Workload) costIn(amount float64, r *RegionPrice, bring float64) (nodes, input float64) {
+// costIn a region: nodes × price × (run time + start-up + losses × (start-up + half of what it runs between two times that it
+// saves its work)), its input at each start, and what that time is worth beyond its run time, which it takes anywhere.
+func (s *Workload) costIn(amount float64, r *RegionPrice, bring float64) cost {
 	run, start := s.expectedRunTime().Hours(), r.StartUp.Hours()
 	lost := run
 	if s.CheckpointInterval > 0 {
 		lost = min(run, s.CheckpointInterval.Hours())
 	}
 	losses := run * r.LossRate
-	return amount * r.Price * (run + start + losses*(start+lost/2)), bring * (1 + losses)
+	more := start + losses*(start+lost/2)
+	return cost{nodes: r.bought(amount) * r.Price * (run + more), input: bring * (1 + losses), time: atLeastZero(s.DelayPrice) * more}
+}
+
+// bought is how many units whole nodes have that have so many together.
+func (r *RegionPrice) bought(amount float64) float64 {
+	if r.Size <= 0 {
+		return amount
+	}
+	const rounding = 1e-9 // sizes may be parts of a card
+	return max(amount, math.Ceil(amount/r.Size-rounding)*r.Size)
 }
 
 // given says that a workload has an input, of which it says where it lies.
@@ -203,7 +216,7 @@ func (p *FlavorPrice) perGiB(in *Input, r *RegionPrice) float64 {
 	return 0
 }
 
-// costOf is what an assignment is expected to cost; known is false where none of its flavors has a price, or one has a
+// costOf is what is expected to be paid for an assignment; known is false where none of its flavors has a price, or one has a
 // price that nobody knows.
 // The input is brought to each flavor once.
 func (e *Engine) costOf(a *assignment) (sum float64, known bool) {
@@ -217,11 +230,11 @@ func (e *Engine) costOf(a *assignment) (sum float64, known bool) {
 			case f.price.Unknown:
 				return 0, false
 			default:
-				nodes, input := e.costOn(a.w, f, total)
+				c := e.costOn(a.w, f, total)
 				if !slices.Contains(brought, f) {
-					nodes, brought = nodes+input, append(brought, f)
+					sum, brought = sum+c.input, append(brought, f)
 				}
-				sum, known = sum+nodes, true
+				sum, known = sum+c.nodes, true
 			}
 		}
 	}
@@ -285,10 +298,13 @@ func (e *Engine) costText(w *workload, grp *group, order []int, total []podReque
 	var parts []string
 	for _, i := range order {
 		f := e.flavors[grp.flavors[i].flavor]
-		nodes, input := e.costOn(w, f, total)
-		part := fmt.Sprintf("%s %.2f", f.spec.Name, nodes+input)
-		if input > 0 {
-			part += fmt.Sprintf(", of it %.2f for its input", input)
+		c := e.costOn(w, f, total)
+		part := fmt.Sprintf("%s %.2f", f.spec.Name, c.nodes+c.input)
+		if c.input > 0 {
+			part += fmt.Sprintf(", of it %.2f for its input", c.input)
+		}
+		if c.time > 0 {
+			part += fmt.Sprintf(", and a delay worth %.2f", c.time)
 		}
 		switch {
 		case f.price != nil && f.price.Unknown:
@@ -303,7 +319,7 @@ func (e *Engine) costText(w *workload, grp *group, order []int, total []podReque
 		what = "flavors in the order of expected cost"
 	}
 	between := ", "
-	if w.spec.Input.given() {
+	if w.spec.Input.given() || w.spec.DelayPrice > 0 {
 		between = "; "
 	}
 	return fmt.Sprintf("%s for %s: %s", what, w.spec.expectedRunTime(), strings.Join(parts, between)) + e.unknownRegion(&w.spec.Input, grp)

@@ -23,7 +23,10 @@ func (w *world) drawPrice() {
 	p.Unknown = rapid.IntRange(0, 5).Draw(w.t, "not known") == 0
 	for _, region := range []string{"east", "west"} {
 		if rapid.Bool().Draw(w.t, region) {
-			p.Regions = append(p.Regions, RegionPrice{Cloud: "aws", Region: region, Price: p.Price + float64(rapid.IntRange(0, 2).Draw(w.t, "dearer")), LossRate: p.LossRate, StartUp: p.StartUp})
+			p.Regions = append(p.Regions, RegionPrice{
+				Cloud: "aws", Region: region, Price: p.Price + float64(rapid.IntRange(0, 2).Draw(w.t, "dearer")),
+				Size: float64(1000 * rapid.IntRange(0, 3).Draw(w.t, "size")), LossRate: p.LossRate, StartUp: p.StartUp,
+			})
 			p.OtherRegion, p.OtherCloud = 0.02, 0.09
 		}
 	}
@@ -57,31 +60,49 @@ func TestEqualPricesAreKueuesOrder(t *testing.T) {
 	}
 }
 
-// TestAnInputNeverMakesItCheaper: whatever is said of it, it adds nothing below zero, in the region where it lies nothing at all,
-// and a workload that says nothing of it costs what it did.
+// TestAnInputNeverMakesItCheaper: whatever is said of it, it adds nothing below zero, and in the region where it lies nothing at
+// all.
 func TestAnInputNeverMakesItCheaper(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number := rapid.OneOf(rapid.Float64Range(0, 1e6), rapid.SampledFrom([]float64{-1, math.NaN(), math.Inf(1), math.Inf(-1)}))
-		p := FlavorPrice{Flavor: "spot", Resource: CPU, Price: 1, OtherRegion: number.Draw(t, "region"), OtherCloud: number.Draw(t, "cloud")}
+		p := FlavorPrice{Flavor: "spot", Resource: CPU, OtherRegion: number.Draw(t, "region"), OtherCloud: number.Draw(t, "cloud")}
 		for _, region := range []string{"east", "west"} {
-			p.Regions = append(p.Regions, RegionPrice{Cloud: "aws", Region: region, Price: number.Draw(t, "price"), LossRate: number.Draw(t, "losses"), StartUp: time.Duration(rapid.IntRange(-9, 9).Draw(t, "start-up"))})
+			p.Regions = append(p.Regions, RegionPrice{
+				Cloud: "aws", Region: region, Price: number.Draw(t, "price"), Size: number.Draw(t, "node"), LossRate: number.Draw(t, "losses"),
+				StartUp: time.Duration(rapid.IntRange(-9, 9).Draw(t, "start-up")),
+			})
 		}
 		e := New(Options{})
 		e.Apply(FlavorPriceChanged{p})
 		cpu := e.resource(CPU)
 		total, f := []podRequest{{resource: cpu, v: 3}}, e.flavors[e.flavorIndex["spot"]]
-		w := &workload{spec: Workload{ExpectedRunTime: time.Hour}}
-		if nodes, input := e.costOn(w, f, total); nodes != 3 || input != 0 {
-			t.Fatalf("without an input: %v and %v", nodes, input)
+		w := &workload{spec: Workload{ExpectedRunTime: time.Hour, DelayPrice: number.Draw(t, "delay")}}
+		silent := e.costOn(w, f, total)
+		if silent.input != 0 || !(silent.nodes >= 0) || !(silent.time >= 0) {
+			t.Fatalf("without an input: %+v", silent)
 		}
 		w.spec.Input = Input{Cloud: rapid.SampledFrom([]string{"aws", "gcp", ""}).Draw(t, "in"), Region: rapid.SampledFrom([]string{"east", "north"}).Draw(t, "of"), GiB: number.Draw(t, "size")}
-		nodes, input := e.costOn(w, f, total)
-		if !(nodes >= 0) || !(input >= 0) {
-			t.Fatalf("%+v: %v and %v", w.spec.Input, nodes, input)
+		c := e.costOn(w, f, total)
+		if !(c.nodes >= 0) || !(c.input >= 0) || !(c.time >= 0) || c.sum() < silent.sum() {
+			t.Fatalf("%+v: %+v, and without an input %+v", w.spec.Input, c, silent)
 		}
 		there := e.flavors[e.flavorIndex["spot"]].price.Regions[0]
-		if here, _ := w.spec.costIn(3, &there, 0); w.spec.Input.Cloud == "aws" && w.spec.Input.Region == "east" && w.spec.Input.given() && nodes+input > here {
-			t.Fatalf("%v and %v, and where its input is it costs %v", nodes, input, here)
+		if here := w.spec.costIn(3, &there, 0); w.spec.Input.Cloud == "aws" && w.spec.Input.Region == "east" && w.spec.Input.given() && c.sum() > here.sum() {
+			t.Fatalf("%+v, and where its input is it costs %+v", c, here)
+		}
+	})
+}
+
+// TestWholeNodesArePaidFor: as few as have what is asked for, and never fewer.
+func TestWholeNodesArePaidFor(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		amount, size := float64(rapid.IntRange(0, 1000).Draw(t, "amount")), rapid.OneOf(rapid.SampledFrom([]float64{0, 0.125, 1.0 / 3, 8}), rapid.Float64Range(0.01, 500)).Draw(t, "size")
+		got := (&RegionPrice{Size: size}).bought(amount)
+		if got < amount || size == 0 && got != amount || size > 0 && got > amount+size {
+			t.Fatalf("%v for %v on nodes of %v", got, amount, size)
+		}
+		if nodes := got / size; size > 0 && math.Abs(nodes-math.Round(nodes)) > 1e-6 && got != amount {
+			t.Fatalf("%v nodes", nodes)
 		}
 	})
 }

@@ -31,8 +31,9 @@ import (
 // Statements (amounts: cpu in cores, memory with Ki/Mi/Gi; default namespace and local queue are implied):
 //
 //	flavor NAME [label=k:v] [taint=k:v:effect] [tolerate=k:v:effect] [topology=NAME]
-//	price FLAVOR gpu=N [start=DURATION] [losses=AN-HOUR] [closed=DURATION] [in=CLOUD/REGION:N ...]   (N for a gpu and hour;
-//	      closed from now on; prices of regions, to which a GiB costs 0.02 from another one and 0.09 from another cloud)
+//	price FLAVOR gpu=N [start=DURATION] [losses=AN-HOUR] [closed=DURATION] [in=CLOUD/REGION:N[xSIZE] ...]   (N for a gpu and hour;
+//	      closed from now on; prices of regions, on nodes of so many gpus, to which a GiB costs 0.02 from another region and
+//	      0.09 from another cloud)
 //	cohort NAME [parent=NAME] [weight=N] [policy=fifo|drf|maxmin]
 //	queue NAME [cohort=NAME] [strict] [stop=hold|drain] [within=P] [reclaim=P] [borrowing=PRIORITY|any]
 //	      [weight=N] [when-borrow=next] [when-preempt=stay] [prefer=preemption] [selector=k:v] [usage]
@@ -49,7 +50,7 @@ import (
 //	node NAME cards=N label=k:v...
 //	workload NAME queue=LOCAL [prio=N] [t=SECONDS] [cpu=1 count=2 min=1 ...] [max=DURATION] [runs=DURATION]
 //	      [requeue=SECONDS] [gated] [inactive] [lacks=WORD] [never-preempt] [preemption-gated] [extra] [advance=NAME] [stays]
-//	      [input=CLOUD/REGION:GIB]
+//	      [input=CLOUD/REGION:GIB] [delay=N-AN-HOUR]
 //	  PODSET count=2 cpu=1 [selector=k:v] [in=k:a|b] [tolerate=..] [slice=LEVEL:N] [group=G] [flavors=F|G] [elsewhere]
 //	      [topology=required|preferred|unconstrained[:LEVEL]]
 //	      [node-cpu=2 ...]   (what a pod requests of its node, where quota counts something else)
@@ -439,10 +440,15 @@ func (sc *scenario) priceStatement(flavor string, a arguments) {
 	if a.has("losses") {
 		p.LossRate = must(strconv.ParseFloat(a.str("losses"), 64))
 	}
-	for _, at := range a["in"] { // cloud/region:price
+	for _, at := range a["in"] { // cloud/region:price, and xSIZE where nodes have one
 		where, price, _ := strings.Cut(at, ":")
 		cloud, region, _ := strings.Cut(where, "/")
-		p.Regions = append(p.Regions, RegionPrice{Cloud: cloud, Region: region, Price: must(strconv.ParseFloat(price, 64)), StartUp: p.StartUp, LossRate: p.LossRate})
+		price, size, sized := strings.Cut(price, "x")
+		r := RegionPrice{Cloud: cloud, Region: region, Price: must(strconv.ParseFloat(price, 64)), StartUp: p.StartUp, LossRate: p.LossRate}
+		if sized {
+			r.Size = must(strconv.ParseFloat(size, 64))
+		}
+		p.Regions = append(p.Regions, r)
 		p.OtherRegion, p.OtherCloud = 0.02, 0.09
 	}
 	if a.has("closed") {
@@ -492,7 +498,7 @@ func parseTolerations(list []string) []Toleration {
 	return out
 }
 
-var podSetWords = []string{"count", "min", "selector", "in", "tolerate", "topology", "slice", "group", "queue", "prio", "t", "max", "runs", "requeue", "gated", "inactive", "lacks", "after", "in-vain", "flavors", "ns", "never-preempt", "extra", "advance", "stays", "preemption-gated", "elsewhere", "input"}
+var podSetWords = []string{"count", "min", "selector", "in", "tolerate", "topology", "slice", "group", "queue", "prio", "t", "max", "runs", "requeue", "gated", "inactive", "lacks", "after", "in-vain", "flavors", "ns", "never-preempt", "extra", "advance", "stays", "preemption-gated", "elsewhere", "input", "delay"}
 
 func parsePodSet(name string, a arguments) PodSet {
 	ps := PodSet{Name: name, Count: 1, MinCount: int32(a.num("min")), Requests: Requests{}, Group: a.str("group"), NodeSelector: labels(a["selector"]), Tolerations: parseTolerations(a["tolerate"]), Elsewhere: a.has("elsewhere")}
@@ -539,6 +545,9 @@ func (sc *scenario) workloadStatement(name string, a arguments, more []string) W
 	if at, size, ok := strings.Cut(a.str("input"), ":"); ok { // cloud/region:GiB
 		w.Input.Cloud, w.Input.Region, _ = strings.Cut(at, "/")
 		w.Input.GiB = must(strconv.ParseFloat(size, 64))
+	}
+	if a.has("delay") {
+		w.DelayPrice = must(strconv.ParseFloat(a.str("delay"), 64))
 	}
 	if a.has("ns") {
 		w.Namespace = a.str("ns")

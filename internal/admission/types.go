@@ -92,6 +92,8 @@ type Workload struct {
 	CheckpointedAt time.Time
 	// CheckpointInterval is how often it says that it saves its work; 0: never.
 	CheckpointInterval time.Duration
+	// DelayPrice is what an hour until its end is worth to it, in what flavors' prices are; 0: it does not say.
+	DelayPrice float64
 	// Input is what it reads when it starts; zero: it does not say.
 	Input Input
 }

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 )
@@ -20,10 +21,11 @@ type ClusterOffer struct {
 	Egress      Egress
 }
 
-// RegionPrice is what machines of a region cost, and how they fare.
+// RegionPrice is what machines of one size cost in a region, and how they fare.
 type RegionPrice struct {
 	Cloud, Region string
 	Price         float64 // of one unit of the resource for an hour, US dollars
+	Size          float64 // how many units a machine has, of which all are paid for; 0: any
 	StartUp       time.Duration
 	LossRate      float64 // how often an hour a machine is taken away
 }
@@ -76,6 +78,15 @@ func (c *ClusterCost) compare(other *ClusterCost) int {
 	return cmp.Or(cmp.Compare(c.Kind, other.Kind), cmp.Compare(c.Cost, other.Cost))
 }
 
+// bought is how many units whole machines have that have so many together.
+func (p *RegionPrice) bought(amount float64) float64 {
+	if !(p.Size > 0) {
+		return amount
+	}
+	const rounding = 1e-9 // sizes may be parts of a card
+	return max(amount, math.Ceil(amount/p.Size-rounding)*p.Size)
+}
+
 // cost of a job on machines of an offer, in the region where that is least.
 func (o *ClusterOffer) cost(j *Job, amounts map[string]float64, input Input, now time.Time) ClusterCost {
 	c := ClusterCost{Cluster: o.Cluster, Kind: Open}
@@ -93,7 +104,7 @@ func (o *ClusterOffer) cost(j *Job, amounts map[string]float64, input Input, now
 	for i := range o.Prices {
 		p := &o.Prices[i]
 		start := p.StartUp.Hours()
-		cost := j.cost(amount*p.Price, start, start, p.LossRate, o.Egress.Cost(input, p.Cloud, p.Region))
+		cost := j.cost(p.bought(amount)*p.Price, start, start, p.LossRate, o.Egress.Cost(input, p.Cloud, p.Region))
 		if i == 0 || cost < c.Cost {
 			c.Cost = cost
 		}

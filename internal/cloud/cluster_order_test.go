@@ -33,6 +33,10 @@ func starts(after time.Duration) func(*cloud.ClusterOffer) {
 	return func(o *cloud.ClusterOffer) { o.Prices[0].StartUp = after }
 }
 
+func ofSize(cards float64) func(*cloud.ClusterOffer) {
+	return func(o *cloud.ClusterOffer) { o.Prices[0].Size = cards }
+}
+
 func soldOut(o *cloud.ClusterOffer) { o.ClosedUntil = start.Add(time.Hour) }
 
 func noPrice(o *cloud.ClusterOffer) { o.Prices = nil }
@@ -71,6 +75,16 @@ func TestOrderClusters(t *testing.T) {
 			clusters: "east west", offers: []cloud.ClusterOffer{at("east", 2), at("west", 1, starts(time.Hour))},
 			want: "east 27.30, west 36.00",
 			job:  cloud.Job{Left: 2 * time.Hour, DelayPrice: 11}, amount: 1,
+		},
+		"whole machines are paid for": {
+			clusters: "east west", offers: []cloud.ClusterOffer{at("east", 2, ofSize(8)), at("west", 5, ofSize(1))},
+			want: "west 11.00, east 17.60",
+			job:  cloud.Job{Left: time.Hour}, amount: 2,
+		},
+		"as few as will do": {
+			clusters: "east west", offers: []cloud.ClusterOffer{at("east", 2, ofSize(8)), at("west", 5, ofSize(1))},
+			want: "east 35.20, west 49.50",
+			job:  cloud.Job{Left: time.Hour}, amount: 9,
 		},
 		"the input lies in the dearer region": {
 			clusters: "east west", offers: []cloud.ClusterOffer{at("east", 5), at("west", 4)},
@@ -136,7 +150,7 @@ func TestAClusterCostsWhatItsMachinesCost(t *testing.T) {
 		}
 		there := cloud.ClusterOffer{
 			Cluster: "there", Resource: "machines", Egress: cloud.Egress{OtherCloud: 1},
-			Prices: []cloud.RegionPrice{{Cloud: "aws", Price: o.Price, StartUp: 7 * time.Minute, LossRate: rate}},
+			Prices: []cloud.RegionPrice{{Cloud: "aws", Price: o.Price, Size: 1, StartUp: 7 * time.Minute, LossRate: rate}},
 		}
 		want := cloud.ExpectedCost(j, o, l, start)
 		got := cloud.OrderClusters(j, map[string]float64{"machines": float64(j.Machines)}, cloud.Input{Cloud: "gcp", GiB: 3}, []string{"there"}, []cloud.ClusterOffer{there}, start)[0].Cost

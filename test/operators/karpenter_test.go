@@ -176,11 +176,12 @@ func TestKarpenter(t *testing.T) {
 	t.Run("killed", killedWhileBuying)
 }
 
-// With the cheapest place sold out the nodes are had at the next after one failed try, the next workload does not try it, a
-// lost node takes its workload elsewhere, and all machines end with their workloads.
+// With one machine left at the cheapest place a gang of two has its machines at the next after one failed try, and gives that one
+// back: none is bought there once one was refused. The next workload does not try it, a lost node takes its workload
+// elsewhere, and all machines end with their workloads.
 func nextPlace(t *testing.T) {
 	m := market(t.TempDir())
-	m.soldOut(t, "a")
+	m.soldOut(t, "a/spot/1")
 	karpenter(t, m)
 	ns := buying(t, "64")
 	job, wl := gang(t, ns, "first", 2, "forever")
@@ -196,14 +197,24 @@ func nextPlace(t *testing.T) {
 	}
 	second, other := gang(t, ns, "second", 2, "forever")
 	wait(t, other, kueue.WorkloadPodsReady)
+	var there []string
 	for _, e := range m.ledger(t) {
-		if e.Zone == "a" && (e.Event == "bought" || e.Workload == string(other.UID)) {
+		if e.Zone == "a" && e.Event != "ended" {
+			there = append(there, e.Event)
+		}
+		if e.Zone == "a" && e.Workload != string(wl.UID) {
 			t.Errorf("zone a is sold out, and is asked again: %+v", e)
 		}
 	}
-	if open := m.open(t); len(open) != 4 {
-		t.Errorf("machines are %v", open)
+	if want := []string{"bought", "refused"}; !slices.Equal(there, want) {
+		t.Errorf("in zone a machines were %v, want %v", there, want)
 	}
+	sandbox.Eventually(t, "the machine without the other of its gang has ended", func(context.Context) error {
+		if open := m.open(t); len(open) != 4 {
+			return fmt.Errorf("machines are %v", open)
+		}
+		return nil
+	})
 
 	// A machine is taken away: providers delete its NodeClaim.
 	m.soldOut(t, "")

@@ -304,8 +304,8 @@ type CloudOfferStatus struct {
 	// LossesPerHour and StartUp are those that the queue reckons with.
 	LossesPerHour string          `json:"lossesPerHour,omitempty"`
 	StartUp       metav1.Duration `json:"startUp,omitempty"`
-	// Regions are where machines can be had, with the cheapest of each; of many, the cheapest. They count for jobs that say
-	// where their input lies.
+	// Regions are where machines can be had, with the cheapest of each; with via of each size, but for those that cost as much as a
+	// larger one. Of many, the cheapest. The queue reckons with the one that costs a job least.
 	//
 	// +kubebuilder:validation:MaxItems=128
 	// +listType=atomic
@@ -323,11 +323,14 @@ type CloudOfferStatus struct {
 	Places []PlaceStatus `json:"places,omitempty"`
 }
 
-// RegionPrice is what the cheapest machines of a region cost, as the status has it of all regions.
+// RegionPrice is what the cheapest machines of a region, or of one size there, cost.
 type RegionPrice struct {
-	Cloud         string          `json:"cloud"`
-	Region        string          `json:"region"`
-	PricePerHour  string          `json:"pricePerHour"`
+	Cloud  string `json:"cloud"`
+	Region string `json:"region"`
+	// PricePerHour of one unit of the resource.
+	PricePerHour string `json:"pricePerHour"`
+	// GPUs is how many of them a machine has, where one is bought as a whole for a job (via).
+	GPUs          string          `json:"gpus,omitempty"`
 	LossesPerHour string          `json:"lossesPerHour,omitempty"`
 	StartUp       metav1.Duration `json:"startUp,omitempty"`
 }

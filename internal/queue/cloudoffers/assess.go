@@ -63,12 +63,19 @@ func assess(offer *v1alpha1.CloudOffer, table string, learned *cloud.Learned, no
 // mostRegions is of how many regions a status has the price.
 const mostRegions = 128
 
-// regions are those with nodes that can be had, or all where there are none, with the cheapest of each.
+// regions are those with nodes that can be had, or all where there are none, with the cheapest of each; where nodes are bought
+// for each job, with the cheapest of each size. One that costs as much as a larger one is left out: it is cheaper for nobody.
 func regions(offer *v1alpha1.CloudOffer, offers []cloud.Offer, startUp time.Duration, learned *cloud.Learned, now time.Time) []v1alpha1.RegionPrice {
-	type name struct{ cloud, region string }
-	in := map[name][]cloud.Offer{}
+	type size struct {
+		cloud, region string
+		gpus          float64
+	}
+	in := map[size][]cloud.Offer{}
 	for i := range offers {
-		at := name{offers[i].Cloud, offers[i].Region}
+		at := size{cloud: offers[i].Cloud, region: offers[i].Region}
+		if offer.Spec.Via != nil {
+			at.gpus = offers[i].GPUs
+		}
 		in[at] = append(in[at], offers[i])
 	}
 	var open, shut []*cloud.Offer
@@ -82,8 +89,19 @@ func regions(offer *v1alpha1.CloudOffer, offers []cloud.Offer, startUp time.Dura
 	if len(open) == 0 {
 		open = shut
 	}
+	slices.SortFunc(open, func(a, b *cloud.Offer) int { // the largest of a region first
+		return cmp.Or(cmp.Compare(a.Cloud, b.Cloud), cmp.Compare(a.Region, b.Region), cmp.Compare(b.GPUs, a.GPUs))
+	})
+	var larger *cloud.Offer
+	open = slices.DeleteFunc(open, func(o *cloud.Offer) bool {
+		if larger != nil && larger.Cloud == o.Cloud && larger.Region == o.Region && larger.Price <= o.Price {
+			return true
+		}
+		larger = o
+		return false
+	})
 	slices.SortFunc(open, func(a, b *cloud.Offer) int {
-		return cmp.Or(cmp.Compare(a.Price/a.GPUs, b.Price/b.GPUs), cmp.Compare(a.Cloud, b.Cloud), cmp.Compare(a.Region, b.Region))
+		return cmp.Or(cmp.Compare(a.Price/a.GPUs, b.Price/b.GPUs), cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Cloud, b.Cloud), cmp.Compare(a.Region, b.Region))
 	})
 	out := make([]v1alpha1.RegionPrice, 0, min(len(open), mostRegions))
 	for _, o := range open[:min(len(open), mostRegions)] {
@@ -98,10 +116,14 @@ func regionPrice(offer *v1alpha1.CloudOffer, o *cloud.Offer, startUp time.Durati
 	if seen != nil && seen.StartUpHours > 0 {
 		startUp = hours(seen.StartUpHours)
 	}
-	return v1alpha1.RegionPrice{
+	p := v1alpha1.RegionPrice{
 		Cloud: o.Cloud, Region: o.Region, PricePerHour: decimal(o.Price / o.GPUs), LossesPerHour: decimal(lossesPerHour(offer, o, seen, now)),
 		StartUp: metav1.Duration{Duration: startUp},
 	}
+	if offer.Spec.Via != nil {
+		p.GPUs = decimal(o.GPUs)
+	}
+	return p
 }
 
 // StartUp is how long nodes take that nobody has seen starting.

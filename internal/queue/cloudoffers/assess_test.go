@@ -96,6 +96,35 @@ func TestPricesOfRegions(t *testing.T) {
 	}
 }
 
+// Where machines are bought for each job, each size of a region is in the status, with the cheapest, but for those for which a
+// larger one may stand: a job pays for whole machines.
+func TestSizesOfRegions(t *testing.T) {
+	const sizes = `cloud,region,zone,instance_type,gpu,gpu_count,price_usd_hour,spot_usd_hour
+aws,east,a,eight,H100,8,40,
+aws,east,b,eight,H100,8,48,
+aws,east,a,four,H100,4,30,
+aws,east,a,two,H100,2,30,
+aws,east,a,one,H100,1,9,
+aws,west,a,two,H100,2,22,
+`
+	for want, via := range map[string]*v1alpha1.Via{
+		"east 8 at 5, east 4 at 7.5, east 1 at 9, west 2 at 11": {NodeClass: &v1alpha1.NodeClass{}},
+		"east  at 5, west  at 11":                               nil, // nodes are for several jobs, which are not known
+	} {
+		status, err := assess(of(v1alpha1.CloudOfferSpec{Via: via}), sizes, nil, time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range status.Regions {
+			got = append(got, fmt.Sprintf("%s %s at %s", r.Region, r.GPUs, r.PricePerHour))
+		}
+		if got := strings.Join(got, ", "); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
 func TestWhatIsWrongIsReported(t *testing.T) {
 	for _, c := range []struct {
 		name, table string

@@ -47,7 +47,7 @@ func ofCluster(o *v1alpha1.CloudOffer) cloud.ClusterOffer {
 			continue
 		}
 		offer.Prices = append(offer.Prices, cloud.RegionPrice{
-			Cloud: r.Cloud, Region: r.Region, Price: price, StartUp: max(0, r.StartUp.Duration), LossRate: number(r.LossesPerHour),
+			Cloud: r.Cloud, Region: r.Region, Price: price, Size: number(r.GPUs), StartUp: max(0, r.StartUp.Duration), LossRate: number(r.LossesPerHour),
 		})
 	}
 	return offer

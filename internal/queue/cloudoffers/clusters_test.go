@@ -19,7 +19,7 @@ func TestOfCluster(t *testing.T) {
 		t.Errorf("before anybody has read its table: %+v", got)
 	}
 	offer.Status.Regions = []v1alpha1.RegionPrice{
-		{Cloud: "aws", Region: "a", PricePerHour: "2.5", LossesPerHour: "0.1", StartUp: metav1.Duration{Duration: time.Minute}},
+		{Cloud: "aws", Region: "a", PricePerHour: "2.5", GPUs: "8", LossesPerHour: "0.1", StartUp: metav1.Duration{Duration: time.Minute}},
 		{Cloud: "aws", Region: "b", PricePerHour: "NaN"},
 		{Cloud: "aws", Region: "c", PricePerHour: "-1"},
 		{Cloud: "aws", Region: "d", PricePerHour: "+Inf"},

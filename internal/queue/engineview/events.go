@@ -99,7 +99,10 @@ func regionPrices(o *cloud.CloudOffer, unit float64) []admission.RegionPrice {
 			continue
 		}
 		losses, _ := strconv.ParseFloat(r.LossesPerHour, 64) // none unless it says so
-		out = append(out, admission.RegionPrice{Cloud: r.Cloud, Region: r.Region, Price: price / unit, StartUp: r.StartUp.Duration, LossRate: losses})
+		size, _ := strconv.ParseFloat(r.GPUs, 64)            // any unless it says so
+		out = append(out, admission.RegionPrice{
+			Cloud: r.Cloud, Region: r.Region, Price: price / unit, Size: size * unit, StartUp: r.StartUp.Duration, LossRate: losses,
+		})
 	}
 	return out
 }

@@ -63,7 +63,7 @@ func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) adm
 	if len(wl.Annotations) > 0 { // what cannot be read is not given; explain reports it
 		terms, _ := PurchaseTermsOf(wl.Annotations)
 		input, _ := InputOf(wl.Annotations)
-		w.CheckpointInterval, w.Input = terms.Checkpoint, admission.Input(input)
+		w.CheckpointInterval, w.DelayPrice, w.Input = terms.Checkpoint, terms.DelayPrice, admission.Input(input)
 	}
 	if evicted := condition(wl, kueue.WorkloadEvicted); evicted != nil {
 		w.EvictedAt, w.EvictedBy = evicted.LastTransitionTime.Time, evicted.Reason
