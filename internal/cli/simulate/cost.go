@@ -22,6 +22,7 @@ type costInputs struct {
 	seed                            uint64
 	startUp, checkpoint, deadlineBy time.Duration
 	factor                          float64
+	leftOut                         string // of the trace
 }
 
 // costCommand is "elastic simulate cost".
@@ -52,6 +53,9 @@ and spot-prices.csv.`,
 			out, err := in.compare()
 			if err != nil {
 				return err
+			}
+			if in.leftOut != "" {
+				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), in.leftOut)
 			}
 			names := make([]string, len(out))
 			for i := range out {
@@ -155,6 +159,7 @@ func (in *costInputs) jobsFor(m *cost.Market, s *cost.Settings) ([]cost.Job, err
 	if err != nil {
 		return nil, err
 	}
+	in.leftOut = leftOut(len(trace.Jobs), trace.Skipped)
 	return cost.OfTrace(trace, m, s)
 }
 

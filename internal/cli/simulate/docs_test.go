@@ -98,6 +98,21 @@ func TestOutputsAndErrors(t *testing.T) {
 	if plot, err := os.ReadFile("p.svg"); err != nil || !strings.Contains(string(plot), "polyline") {
 		t.Errorf("plot: %v", err)
 	}
+	// Lines of a trace that are left out are told, with why.
+	pods := "name,num_gpu,gpu_milli,creation_time,deletion_time\na,1,1000,0,100\nb,1,500,0,100\nc,1,250,0,100\nd,1,1000,0,\n"
+	if err := os.WriteFile("pods.csv", []byte(pods), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	openb := []string{"--trace", "pods.csv", "--nodes", "1x8", "--queue", "default"}
+	if got, want := run(t, openb...), "3 of 4 lines of the trace are left out: asks for part of a card (2), no end (1)\n"; !strings.Contains(got, want) {
+		t.Errorf("%s\nlacks %s", got, want)
+	}
+	if got := run(t, "cost", "--data", docs+"/simulate/clouds", "--trace", "pods.csv"); !strings.Contains(got, "3 of 4 lines of the trace are left out") {
+		t.Errorf("cost: %s", got)
+	}
+	if got := run(t, append(openb, "-o", "json")...); !strings.Contains(got, `"asks for part of a card": 2`) {
+		t.Errorf("json: %s", got)
+	}
 	for _, c := range []struct {
 		args []string
 		want string

@@ -32,6 +32,11 @@ func printVariants(w output.Writer, variants []world.Variant, wide bool) {
 	if len(variants) > 0 && variants[0].Found+variants[0].FoundWaiting > 0 {
 		fmt.Fprintf(w, "\nof the cluster as it is now: %d jobs that run and %d that wait; they are not counted above\n", variants[0].Found, variants[0].FoundWaiting)
 	}
+	if len(variants) > 0 {
+		if text := leftOut(variants[0].Jobs, variants[0].Skipped); text != "" {
+			fmt.Fprintf(w, "\n%s\n", text)
+		}
+	}
 	for _, v := range variants {
 		if len(v.ByQueue) > 1 || wide {
 			fmt.Fprintf(w, "\n%s, by queue:\n", v.Name)
@@ -43,6 +48,15 @@ func printVariants(w output.Writer, variants []world.Variant, wide bool) {
 			printSizes(w, v.BySize)
 		}
 	}
+}
+
+// leftOut says which lines of a trace are not simulated; "" if all are.
+func leftOut(jobs int, skipped map[string]int) string {
+	lines, why := world.LeftOut(skipped)
+	if lines == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d lines of the trace are left out: %s", lines, jobs+lines, why)
 }
 
 // columns of a table; the first is what its rows are about, and those with a + are shown with -o wide only.

@@ -130,7 +130,9 @@ func readTable(from io.Reader, name string, columns []string, each func(*line)) 
 
 // check what only all lines together tell.
 func (t *Trace) check(f *format) error {
-	if len(t.Jobs) == 0 {
+	if _, why := LeftOut(t.Skipped); len(t.Jobs) == 0 && why != "" {
+		return fmt.Errorf("%s: no job in it; left out: %s", t.Name, why)
+	} else if len(t.Jobs) == 0 {
 		return fmt.Errorf("%s: no job in it", t.Name)
 	}
 	first := int64(math.MaxInt64)

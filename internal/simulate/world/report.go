@@ -12,6 +12,8 @@ type Report struct {
 	Jobs  int `json:"jobs"`
 	Ended int `json:"ended"`
 	Never int `json:"neverStarted"`
+	// Skipped is how many lines of the trace are left out, by why.
+	Skipped map[string]int `json:"linesLeftOut,omitempty"`
 	// Found ran at the start, and FoundWaiting waited; they are not among the jobs.
 	Found        int   `json:"foundRunning,omitempty"`
 	FoundWaiting int   `json:"foundWaiting,omitempty"`
@@ -41,12 +43,11 @@ type Report struct {
 	Budgets        []BudgetUse      `json:"budgets,omitempty"`
 	Reservations   []ReservationUse `json:"reservations,omitempty"`
 
-	CardsUsed    float64  `json:"cardsUsed"`
-	Fragmented   float64  `json:"fragmented"` // part of free cards on nodes in part used, while jobs wait
-	CardHours    float64  `json:"cardHours"`
-	Money        float64  `json:"money,omitempty"`
-	Samples      []Sample `json:"samples,omitempty"`
-	JobsDetailed []JobEnd `json:"jobsDetailed,omitempty"`
+	CardsUsed  float64  `json:"cardsUsed"`
+	Fragmented float64  `json:"fragmented"` // part of free cards on nodes in part used, while jobs wait
+	CardHours  float64  `json:"cardHours"`
+	Money      float64  `json:"money,omitempty"`
+	Samples    []Sample `json:"samples,omitempty"`
 }
 
 // Spread of a quantity over jobs.
@@ -131,7 +132,7 @@ func (w *World) delayOf(i int) int64 {
 
 func (w *World) report() *Report {
 	f := &w.figures
-	r := &Report{Jobs: len(w.jobs) - w.found, Ended: w.ended - w.over, Found: w.found - w.foundWaiting, FoundWaiting: w.foundWaiting, Faults: f.faults, SpotTaken: f.taken, LostHours: hours(f.redone), CardHours: hours(f.busy), Samples: f.samples}
+	r := &Report{Jobs: len(w.jobs) - w.found, Ended: w.ended - w.over, Skipped: w.trace.Skipped, Found: w.found - w.foundWaiting, FoundWaiting: w.foundWaiting, Faults: f.faults, SpotTaken: f.taken, LostHours: hours(f.redone), CardHours: hours(f.busy), Samples: f.samples}
 	if len(w.jobs) > 0 {
 		r.Makespan = w.now - w.trace.Jobs[0].Submit
 	}

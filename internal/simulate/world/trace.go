@@ -2,6 +2,8 @@ package world
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -26,8 +28,20 @@ type Job struct {
 type Trace struct {
 	Name string
 	Jobs []Job
-	// Left out lines, with why, for formats that have lines which are no job's.
+	// Skipped is how many lines are left out, by why: of those that are no job's, or that cannot be simulated.
 	Skipped map[string]int
+}
+
+// LeftOut says how many lines of a trace are left out and why, the most frequent reason first; "" for none.
+func LeftOut(skipped map[string]int) (lines int, why string) {
+	reasons := slices.SortedFunc(maps.Keys(skipped), func(a, b string) int {
+		return cmp.Or(cmp.Compare(skipped[b], skipped[a]), strings.Compare(a, b))
+	})
+	for i, reason := range reasons {
+		lines += skipped[reason]
+		reasons[i] = fmt.Sprintf("%s (%d)", reason, skipped[reason])
+	}
+	return lines, strings.Join(reasons, ", ")
 }
 
 // sort brings the jobs into the order of submission, those of one second by their names.
