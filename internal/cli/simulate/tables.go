@@ -36,6 +36,9 @@ func printVariants(w output.Writer, variants []world.Variant, wide bool) {
 		if text := leftOut(variants[0].Jobs, variants[0].Skipped); text != "" {
 			fmt.Fprintf(w, "\n%s\n", text)
 		}
+		for _, note := range variants[0].Notes {
+			fmt.Fprintf(w, "\n%s\n", note)
+		}
 	}
 	for _, v := range variants {
 		if len(v.ByQueue) > 1 || wide {

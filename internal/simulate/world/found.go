@@ -133,7 +133,8 @@ type Lengths struct{ Running, Waiting int64 }
 
 // With is the trace with what is in the cluster at its start.
 func (t *Trace) With(c *Cluster, left Lengths) *Trace {
-	out := &Trace{Name: t.Name, Skipped: t.Skipped}
+	out := *t
+	out.Jobs = nil
 	start := int64(0)
 	if len(t.Jobs) > 0 {
 		start = t.Jobs[0].Submit
@@ -150,7 +151,7 @@ func (t *Trace) With(c *Cluster, left Lengths) *Trace {
 		out.Jobs = append(out.Jobs, j)
 	}
 	out.Jobs = append(out.Jobs, t.Jobs...)
-	return out
+	return &out
 }
 
 // averageDuration of the jobs, at least a second.

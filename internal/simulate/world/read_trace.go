@@ -64,7 +64,7 @@ func ReadTrace(from io.Reader, name string) (*Trace, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	r := csv.NewReader(buffered)
-	r.Comma, r.ReuseRecord = comma, true
+	r.Comma, r.ReuseRecord, r.FieldsPerRecord = comma, true, -1 // wrongNumber names the column
 	header, err := r.Read()
 	if err != nil {
 		return nil, fmt.Errorf("%s: line 1: %w", name, err)
@@ -74,6 +74,8 @@ func ReadTrace(from io.Reader, name string) (*Trace, error) {
 		return nil, fmt.Errorf("%s: line 1: %w", name, err)
 	}
 	t := &Trace{Name: name, Skipped: map[string]int{}}
+	columns := slices.Clone(header) // of which the reader uses the array again
+	ids := map[string]int{}         // the line of each
 	for {
 		l.fields, err = r.Read()
 		if errors.Is(err, io.EOF) {
@@ -83,23 +85,51 @@ func ReadTrace(from io.Reader, name string) (*Trace, error) {
 			return nil, fmt.Errorf("%s: %w", name, err) // names line and column itself
 		}
 		var j Job
-		skip := f.read(l, &j)
+		skip := ""
+		if l.err = wrongNumber(l.fields, columns); l.err == nil {
+			skip = f.read(l, &j)
+		}
+		number, _ := r.FieldPos(0)
 		if l.err != nil {
-			number, _ := r.FieldPos(0)
 			return nil, fmt.Errorf("%s: line %d, %w", name, number, l.err)
 		}
 		if skip != "" {
 			t.Skipped[skip]++
 			continue
 		}
+		t.noteID(ids, j.ID, number, l.columns[f.required[0]]+1, f.required[0])
 		t.Jobs = append(t.Jobs, j)
 	}
 	return t, t.check(f)
 }
 
+// noteID notes a job whose name another one has: it is simulated, but who asks for the name gets the first.
+func (t *Trace) noteID(lines map[string]int, id string, line, column int, name string) {
+	first, known := lines[id]
+	if !known {
+		lines[id] = line
+		return
+	}
+	if t.Duplicates++; t.Duplicates == 1 {
+		t.duplicate = fmt.Sprintf("line %d, column %d (%s): %s is in line %d, too", line, column, name, id, first)
+	}
+}
+
+// wrongNumber of fields: the column that the first one too few or too many is in.
+func wrongNumber(fields, columns []string) error {
+	switch n := len(fields); {
+	case n < len(columns):
+		return fmt.Errorf("column %d (%s): it is missing: the line has %d fields, the header has %d columns", n+1, strings.TrimSpace(columns[n]), n, len(columns))
+	case n > len(columns):
+		return fmt.Errorf("column %d: it is too much: the line has %d fields, the header has %d columns", len(columns)+1, n, len(columns))
+	}
+	return nil
+}
+
 // readTable reads a CSV file with some columns, a line at a time.
 func readTable(from io.Reader, name string, columns []string, each func(*line)) error {
 	r := csv.NewReader(from)
+	r.FieldsPerRecord = -1
 	header, err := r.Read()
 	if err != nil {
 		return fmt.Errorf("%s: line 1: %w", name, err)
@@ -121,7 +151,10 @@ func readTable(from io.Reader, name string, columns []string, each func(*line)) 
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		if each(l); l.err != nil {
+		if l.err = wrongNumber(l.fields, header); l.err == nil {
+			each(l)
+		}
+		if l.err != nil {
 			number, _ := r.FieldPos(0)
 			return fmt.Errorf("%s: line %d, %w", name, number, l.err)
 		}

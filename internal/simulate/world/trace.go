@@ -30,6 +30,9 @@ type Trace struct {
 	Jobs []Job
 	// Skipped is how many lines are left out, by why: of those that are no job's, or that cannot be simulated.
 	Skipped map[string]int
+	// Duplicates are jobs with a name that an earlier line has.
+	Duplicates int
+	duplicate  string // the first of them, in words
 }
 
 // LeftOut says how many lines of a trace are left out and why, the most frequent reason first; "" for none.
@@ -42,6 +45,17 @@ func LeftOut(skipped map[string]int) (lines int, why string) {
 		reasons[i] = fmt.Sprintf("%s (%d)", reason, skipped[reason])
 	}
 	return lines, strings.Join(reasons, ", ")
+}
+
+// Notes are what is odd about a trace, and no reason not to simulate it.
+func (t *Trace) Notes() []string {
+	switch t.Duplicates {
+	case 0:
+		return nil
+	case 1:
+		return []string{t.duplicate + "; each is simulated as a job of its own"}
+	}
+	return []string{fmt.Sprintf("%s, and %d more are there twice; each is simulated as a job of its own", t.duplicate, t.Duplicates-1)}
 }
 
 // sort brings the jobs into the order of submission, those of one second by their names.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -158,7 +160,8 @@ func TestUnreadableLinesAreNamed(t *testing.T) {
 		"a,,q,0,-5,4,,,\n":                      "line 2, column 5 (duration_s): -5 is not between",
 		"a,,q,0,5,,,,\n":                        `line 2, column 6 (gpus): "" is not a number`,
 		"a,,,0,5,1,,,\n":                        "line 2, column 3 (queue): is empty",
-		"a,,q,0,5,1,,\n":                        "record on line 2: wrong number of fields",
+		"a,,q,0,5,1,,\n":                        "line 2, column 9 (status): it is missing: the line has 8 fields, the header has 9 columns",
+		"a,,q,0,5,1,,,\nb,,q,0,5,1,,,,\n":       "line 3, column 10: it is too much: the line has 10 fields",
 		"a,,q,0,99999999999999999999,1,,,\n":    "line 2, column 5 (duration_s)",
 		"a,,q,0,5,NaN,,,\n":                     `line 2, column 6 (gpus): "NaN" is not a number`,
 		"\"a\nb\",,q,0,5,1,,,\nc,,q,x,5,1,,,\n": "line 4, column 4",
@@ -175,6 +178,26 @@ func TestUnreadableLinesAreNamed(t *testing.T) {
 		if _, err := ReadTrace(strings.NewReader(text), "test.csv"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
+	}
+}
+
+// Jobs of one name are simulated and told.
+func TestDuplicateNames(t *testing.T) {
+	tr := trace(t, "a,,q,0,100,4,,,\nb,,q,0,5,1,,,\na,,q,7,5,1,,,\na,,q,8,5,1,,,\n")
+	_, r := simulate(t, tr, Partitions([]Share{{"q", 1, 8}}), Settings{})
+	want := "[line 4, column 1 (job_id): a is in line 2, too, and 1 more are there twice; each is simulated as a job of its own]"
+	if got := fmt.Sprint(r.Notes); got != want || r.Jobs != 4 {
+		t.Errorf("%d jobs, %s, want %s", r.Jobs, got, want)
+	}
+	if r := trace(t, "a,,q,0,100,4,,,\n"); r.Notes() != nil {
+		t.Errorf("%v", r.Notes())
+	}
+	shape := filepath.Join(t.TempDir(), "shape.csv")
+	if err := os.WriteFile(shape, []byte("queue,nodes,gpus_per_node\na,1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadShape(shape, ""); err == nil || !strings.Contains(err.Error(), "line 2, column 3 (gpus_per_node): it is missing") {
+		t.Errorf("%v", err)
 	}
 }
 
