@@ -88,7 +88,7 @@ queue/* stands for every queue.`,
 	in.addTo(cmd)
 	cmd.Flags().StringArrayVar(&sets, "set", nil, "a variant: changes with commas between; may be given several times")
 	cmd.Flags().StringVar(&plot, "plot", "", "also draw cards in use, jobs waiting and the use and shares of queues over time into this SVG file")
-	cmd.Flags().StringVar(&timeline, "timeline", "", "also write what happened to each job, and where it ran, into this CSV file")
+	cmd.Flags().StringVar(&timeline, "timeline", "", "also write what happened to each job in each variant, and where it ran, into this CSV file")
 	cmd.Flags().BoolVar(&alone, "alone", false, "also run each queue on its own quota, and say how much later or earlier its jobs end by sharing (finish-time fairness)")
 	printer.AddTo(cmd)
 	cmd.AddCommand(explainCommand(), costCommand())
@@ -141,12 +141,18 @@ func explainCommand() *cobra.Command {
 }
 
 // compare runs the cluster as it is and every variant of it.
-func (in *inputs) compare(cmd *cobra.Command, sets []string, timeline string, alone bool) ([]world.Variant, error) {
+func (in *inputs) compare(cmd *cobra.Command, sets []string, timeline string, alone bool) (out []world.Variant, err error) {
 	trace, cluster, settings, err := in.read(cmd.Context())
 	if err != nil {
 		return nil, err
 	}
-	var out []world.Variant
+	var log *timelineFile
+	if timeline != "" {
+		if log, err = newTimeline(timeline, trace); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, log.close()) }()
+	}
 	for i, set := range append([]string{""}, sets...) {
 		changed, err := cluster.Set(set)
 		if err != nil {
@@ -157,15 +163,9 @@ func (in *inputs) compare(cmd *cobra.Command, sets []string, timeline string, al
 			name = "as it is"
 		}
 		run := settings
-		var log *timelineFile
-		if timeline != "" && i == 0 {
-			if log, err = newTimeline(timeline, trace); err != nil {
-				return nil, err
-			}
-			run.Watch = log.note
-		}
+		run.Watch = log.of(name)
 		w, report, err := simulated(cmd, name, trace, changed, run)
-		if err = errors.Join(err, log.close()); err != nil {
+		if err != nil {
 			return nil, err
 		}
 		if alone {

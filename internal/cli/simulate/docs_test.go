@@ -85,7 +85,7 @@ func TestOutputsAndErrors(t *testing.T) {
 	docs := filepath.Dir(path)
 	t.Chdir(t.TempDir())
 	shape := []string{"--trace", docs + "/simulate/jobs.csv", "--shape", docs + "/simulate/queues.csv"}
-	if got := run(t, append(shape, "-o", "json", "--plot", "p.svg", "--timeline", "t.csv", "--price", "2")...); !strings.Contains(got, `"queueingDelay"`) || !strings.Contains(got, `"money"`) {
+	if got := run(t, append(shape, "-o", "json", "--plot", "p.svg", "--timeline", "t.csv", "--price", "2", "--set", "queue/*.backfill=None")...); !strings.Contains(got, `"queueingDelay"`) || !strings.Contains(got, `"money"`) {
 		t.Errorf("json: %s", got)
 	}
 	if got := run(t, append(shape, "-o", "wide")...); !strings.Contains(got, "JCT MEAN  P50     P99       P99.9     DELAY MEAN") || !strings.Contains(got, "by size:") {
@@ -94,6 +94,11 @@ func TestOutputsAndErrors(t *testing.T) {
 	timeline, err := os.ReadFile("t.csv")
 	if err != nil || !strings.Contains(string(timeline), "production-000,production,started,,production-0") {
 		t.Errorf("timeline: %.300s, %v", timeline, err)
+	}
+	for _, variant := range []string{",as it is\n", ",queue/*.backfill=None\n"} {
+		if strings.Count(string(timeline), variant) < 3*357 { // each job is submitted, starts and ends
+			t.Errorf("the timeline has too few lines of %q", variant)
+		}
 	}
 	if plot, err := os.ReadFile("p.svg"); err != nil || !strings.Contains(string(plot), "polyline") {
 		t.Errorf("plot: %v", err)

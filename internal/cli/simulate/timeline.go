@@ -13,7 +13,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/simulate/world"
 )
 
-// timelineFile is what happened to each job, a line each.
+// timelineFile is what happened to each job in each variant, a line each.
 type timelineFile struct {
 	file  *os.File
 	out   *csv.Writer
@@ -26,10 +26,18 @@ func newTimeline(path string, trace *world.Trace) (*timelineFile, error) {
 		return nil, err
 	}
 	t := &timelineFile{file: f, out: csv.NewWriter(f), trace: trace}
-	return t, t.out.Write([]string{"at_s", "job_id", "queue", "what", "preempted_by", "nodes", "why"})
+	return t, t.out.Write([]string{"at_s", "job_id", "queue", "what", "preempted_by", "nodes", "why", "variant"})
 }
 
-func (t *timelineFile) note(m world.Moment) {
+// of is what writes the moments of a variant; nil where no timeline is asked for.
+func (t *timelineFile) of(variant string) func(world.Moment) {
+	if t == nil {
+		return nil
+	}
+	return func(m world.Moment) { t.note(variant, m) }
+}
+
+func (t *timelineFile) note(variant string, m world.Moment) {
 	j := &t.trace.Jobs[m.Job]
 	by := ""
 	if m.By >= 0 {
@@ -39,7 +47,7 @@ func (t *timelineFile) note(m world.Moment) {
 	for _, n := range m.Nodes {
 		nodes = append(nodes, fmt.Sprintf("%s:%d", n.Node, len(n.Cards)))
 	}
-	_ = t.out.Write([]string{strconv.FormatInt(m.At, 10), j.ID, j.Queue, m.What.String(), by, strings.Join(nodes, " "), m.Why}) // its error stays until close
+	_ = t.out.Write([]string{strconv.FormatInt(m.At, 10), j.ID, j.Queue, m.What.String(), by, strings.Join(nodes, " "), m.Why, variant}) // its error stays until close
 }
 
 func (t *timelineFile) close() error {
