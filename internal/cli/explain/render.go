@@ -85,21 +85,7 @@ func Render(s output.Writer, a *Answer, now time.Time) {
 	p := &page{out: s}
 	if x := a.Standing; x != nil {
 		fmt.Fprintln(s)
-		p.why(x)
-		p.ahead(x)
-		p.missing(x)
-		for _, d := range x.Devices {
-			p.say("Devices", "%s for each pod of %s, by %s", amount(d.Amount, d.Resource), d.PodSet, d.From)
-		}
-		p.places(x)
-		p.checks(x)
-		p.others("Held by", x.HeldBy)
-		p.others("Preempts", x.PreemptionTargets)
-		for _, suggestion := range Suggestions(a) {
-			p.say("Suggested", "%s", suggestion)
-		}
-		p.policies(x)
-		p.starts(x, now)
+		p.standing(x, Suggestions(a), now)
 	}
 	if a.Pods != "" {
 		p.say("Pods", "%s", a.Pods)
@@ -116,6 +102,31 @@ func Render(s output.Writer, a *Answer, now time.Time) {
 	if a.Note != "" {
 		p.say("Note", "%s", a.Note)
 	}
+}
+
+// standing is what the queue says of a job.
+func (p *page) standing(x *v1alpha1.WorkloadStanding, suggestions []string, now time.Time) {
+	p.why(x)
+	p.ahead(x)
+	p.missing(x)
+	for _, d := range x.Devices {
+		p.say("Devices", "%s for each pod of %s, by %s", amount(d.Amount, d.Resource), d.PodSet, d.From)
+	}
+	p.places(x)
+	p.checks(x)
+	p.others("Held by", x.HeldBy)
+	p.others("Preempts", x.PreemptionTargets)
+	for _, suggestion := range suggestions {
+		p.say("Suggested", "%s", suggestion)
+	}
+	p.policies(x)
+	p.starts(x, now)
+}
+
+// RenderStanding writes what a queue says of a job that is in no cluster.
+func RenderStanding(s output.Writer, x *v1alpha1.WorkloadStanding, now time.Time) {
+	p := &page{out: s}
+	p.standing(x, x.Suggestions, now)
 }
 
 // Headline says where a job stands in one sentence.
@@ -244,7 +255,10 @@ func Describe(o *v1alpha1.WorkloadRef) string {
 	if name == "" {
 		name = "workload/" + o.Name
 	}
-	text := fmt.Sprintf("%s in %s (ClusterQueue %s, priority %d)", name, o.Namespace, o.ClusterQueue, o.Priority)
+	if o.Namespace != "" {
+		name += " in " + o.Namespace
+	}
+	text := fmt.Sprintf("%s (ClusterQueue %s, priority %d)", name, o.ClusterQueue, o.Priority)
 	if o.Rule != "" {
 		text += ", by the rule " + o.Rule
 	}

@@ -70,7 +70,20 @@ func TestManifests(t *testing.T) {
 	// Who has used least goes first, by a QueuePolicy: the explanation says so.
 	write("policy.yaml", "apiVersion: elasticai.io/v1alpha1\nkind: QueuePolicy\nmetadata: {name: p}\nspec: {order: LeastAttainedService, targetRefs: [{kind: ClusterQueue, name: team}]}\n")
 	got = run(t, "explain", "b", "--at", "50s", "--trace", "jobs.csv", "--manifests", "cluster.yaml,policy.yaml")
-	if !strings.Contains(got, "who has used least goes first") {
+	for _, want := range []string{
+		"\nOrder      who has used least goes first", "\nMissing    4 nvidia.com/gpu of quota in flavor h100, at ClusterQueue team (pod set main)\n", "\nHeld by    a (ClusterQueue team, priority 0)\n",
+		"\nPolicy     order LeastAttainedService (QueuePolicy p on ClusterQueue/team)\n", "\nStarts     nobody knows",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s\nlacks %s", got, want)
+		}
+	}
+	// A setting of a variant takes the place of the policy's; a job that runs has its nodes.
+	explainSet := []string{"--at", "50s", "--trace", "jobs.csv", "--manifests", "cluster.yaml,policy.yaml", "--set", "queue/team.order=Age"}
+	if got := run(t, append([]string{"explain", "b"}, explainSet...)...); !strings.Contains(got, "\nPolicy     order Age (QueuePolicy --set on ClusterQueue/team)\n") || strings.Contains(got, "LeastAttained") {
+		t.Error(got)
+	}
+	if got := run(t, append([]string{"explain", "a"}, explainSet...)...); !strings.Contains(got, "runs, after 0s of waiting\n") || !strings.Contains(got, "\nNodes      1 on n1 (cards ") {
 		t.Error(got)
 	}
 	// What the policy is about has other settings in a variant.

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/cli/explain"
 	"github.com/elastic-ai/elastic/internal/cli/output"
 	"github.com/elastic-ai/elastic/internal/simulate/world"
 )
@@ -133,52 +135,36 @@ func hours(seconds float64) string { return fmt.Sprintf("%.2f h", seconds/3600) 
 
 func percent(part float64) string { return fmt.Sprintf("%.1f %%", 100*part) }
 
-// printExplanation says where a job stands.
+// printExplanation says where a job stands, in the words of "elastic explain".
 func printExplanation(w output.Writer, trace *world.Trace, run *world.World, job int, at time.Duration) {
 	j := &trace.Jobs[job]
-	x := run.Explain(job)
-	name := func(k admission.Key) string {
-		if i := world.JobOf(k); i >= 0 && i < len(trace.Jobs) {
-			return trace.Jobs[i].ID
-		}
-		return k.Name
-	}
+	x := run.Standing(job)
 	cards := "cards"
 	if j.Cards == 1 {
 		cards = "card"
 	}
-	fmt.Fprintf(w, "%s (%d %s, queue %s, submitted at %s) at %s: %s\n", j.ID, j.Cards, cards, j.Queue, duration(j.Submit), at, standing(run, job, x.State))
-	if x.Message != "" {
-		fmt.Fprintf(w, "  %s\n", x.Message)
-	}
-	if x.Position > 0 {
-		fmt.Fprintf(w, "  position %d in its queue\n", x.Position)
-	}
-	if x.Order != "" {
-		fmt.Fprintf(w, "  %s\n", x.Order)
-	}
-	for _, b := range x.Blockers {
-		fmt.Fprintf(w, "  %s of queue %s has what is missing\n", name(b.Workload), b.Queue)
-	}
-	for _, b := range x.PreemptionTargets {
-		fmt.Fprintf(w, "  it would preempt %s of queue %s\n", name(b.Workload), b.Queue)
-	}
-	for _, s := range x.Suggestions {
-		fmt.Fprintf(w, "  would help: %s\n", s)
+	now := run.Clock(int64(at / time.Second))
+	fmt.Fprintf(w, "%s (%d %s, queue %s, submitted at %s) at %s, %s: %s\n",
+		j.ID, j.Cards, cards, j.Queue, duration(j.Submit), at, now.Format("2006-01-02 15:04 MST"), standing(run, job, &x))
+	if x.State != string(admission.StateUnknown) {
+		fmt.Fprintln(w)
+		explain.RenderStanding(w, &x, now)
 	}
 }
 
-func standing(run *world.World, job int, state admission.State) string {
+func standing(run *world.World, job int, x *v1alpha1.WorkloadStanding) string {
 	end := run.JobEnds()[job]
 	switch {
-	case state == admission.StateUnknown && end.End >= 0:
+	case x.State == string(admission.StateUnknown) && end.End >= 0:
 		return fmt.Sprintf("ended at %s after %s of waiting", duration(end.End), duration(end.Delay))
-	case state == admission.StateUnknown:
+	case x.State == string(admission.StateUnknown):
 		return "not submitted yet"
-	case state == admission.StateReserved:
+	case x.State == "Admitted":
 		return fmt.Sprintf("runs, after %s of waiting", duration(end.Delay))
+	case x.Position > 0:
+		return fmt.Sprintf("has waited %s, and is at position %d", duration(end.Delay), x.Position)
 	}
-	return fmt.Sprintf("waits since %s", duration(end.Delay))
+	return fmt.Sprintf("has waited %s", duration(end.Delay))
 }
 
 func duration(seconds int64) time.Duration { return time.Duration(seconds) * time.Second }

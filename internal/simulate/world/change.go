@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/policy"
 )
 
 // Set is the cluster with changes, a comma between:
@@ -100,8 +101,8 @@ var kinds = map[string]map[string]setter{
 		"cohort":              ofQueues(func(_ *Cluster, q *admission.Queue, v string) error { q.Cohort = v; return nil }),
 		"weight":              ofQueues(setWeight),
 		"queueingstrategy":    ofQueues(choice(func(q *admission.Queue, v bool) { q.StrictFIFO = v }, map[string]bool{"StrictFIFO": true, "BestEffortFIFO": false})),
-		"backfill":            ofQueues(choice(setBackfill, map[string]bool{"EASY": true, "None": false, "on": true, "off": false})),
-		"order":               ofQueues(choice(func(q *admission.Queue, v admission.Order) { q.Order = v }, orders)),
+		"backfill":            says(policy.Backfill, ofQueues(choice(setBackfill, map[string]bool{"EASY": true, "None": false, "on": true, "off": false}))),
+		"order":               says(policy.Order, ofQueues(choice(func(q *admission.Queue, v admission.Order) { q.Order = v }, orders))),
 		"withinclusterqueue":  ofQueues(choice(func(q *admission.Queue, v admission.PreemptionPolicy) { q.Preemption.WithinQueue = v }, preemptions)),
 		"reclaimwithincohort": ofQueues(choice(func(q *admission.Queue, v admission.PreemptionPolicy) { q.Preemption.ReclaimWithinCohort = v }, preemptions)),
 		"budget":              ofQueues(func(c *Cluster, q *admission.Queue, v string) error { return c.setBudget(ofQueue(q), v) }),

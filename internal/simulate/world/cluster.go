@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -58,6 +59,8 @@ type Cluster struct {
 	Pods  []*corev1.Pod
 	// PerHour is what a card costs in an hour, by model; "" for every other.
 	PerHour map[string]float64
+	// said is what --set says in place of QueuePolicies, by queue and field.
+	said map[string]map[string]string
 }
 
 // Node of a cluster. One that does not say how much CPU or memory it has is not asked for any.
@@ -224,6 +227,10 @@ func (c *Cluster) clone() *Cluster {
 	out.QueuePolicies = slices.Clone(c.QueuePolicies)
 	out.Budgets, out.Reservations = slices.Clone(c.Budgets), slices.Clone(c.Reservations)
 	out.Queues = slices.Clone(c.Queues)
+	out.said = map[string]map[string]string{}
+	for queue, values := range c.said {
+		out.said[queue] = maps.Clone(values)
+	}
 	for i := range out.Queues {
 		out.Queues[i].Groups = cloneGroups(out.Queues[i].Groups)
 	}

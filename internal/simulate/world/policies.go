@@ -277,7 +277,7 @@ func (p *policies) note(w *World, pending []admission.Pending) {
 			p.waited[job] = &waits{}
 		}
 		p.waited[job].why, p.waited[job].since = pending[i].Reason, w.now
-		w.watch(Moment{At: w.now, Job: job, What: what, By: -1, Why: pending[i].Message})
+		w.watch(Moment{At: w.now, Job: job, What: what, By: -1, Why: w.named(pending[i].Message)})
 	}
 }
 

@@ -111,7 +111,7 @@ func (t *Trace) noteID(lines map[string]int, id string, line, column int, name s
 		return
 	}
 	if t.Duplicates++; t.Duplicates == 1 {
-		t.duplicate = fmt.Sprintf("line %d, column %d (%s): %s is in line %d, too", line, column, name, id, first)
+		t.duplicate = fmt.Sprintf("line %d, column %d (%s): line %d has %s, too", line, column, name, first, id)
 	}
 }
 

@@ -185,7 +185,7 @@ func TestUnreadableLinesAreNamed(t *testing.T) {
 func TestDuplicateNames(t *testing.T) {
 	tr := trace(t, "a,,q,0,100,4,,,\nb,,q,0,5,1,,,\na,,q,7,5,1,,,\na,,q,8,5,1,,,\n")
 	_, r := simulate(t, tr, Partitions([]Share{{"q", 1, 8}}), Settings{})
-	want := "[line 4, column 1 (job_id): a is in line 2, too, and 1 more are there twice; each is simulated as a job of its own]"
+	want := "[line 4, column 1 (job_id): line 2 has a, too, and 1 more are there twice; each is simulated as a job of its own]"
 	if got := fmt.Sprint(r.Notes); got != want || r.Jobs != 4 {
 		t.Errorf("%d jobs, %s, want %s", r.Jobs, got, want)
 	}
