@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -63,7 +64,7 @@ func (in *inputs) addTo(cmd *cobra.Command) {
 	f.StringVar(&in.from.Local, "local", "", "with --from-cluster: a cluster that 'elastic up' made, by name")
 	f.StringVar(&in.queue, "queue", "main", "with --nodes: the name of the queue")
 	f.StringSliceVar(&in.maps, "map", nil, "send jobs of a queue to another: FROM=TO, *=TO for queues that the cluster does not have")
-	f.StringSliceVar(&in.prices, "price", nil, "what a card costs in an hour: MODEL=PRICE, or PRICE for all")
+	f.StringSliceVar(&in.prices, "price", nil, "what a card costs in an hour while its node is there: PRICE, or NODES=PRICE for a model, a label, KEY=VALUE, or the nodes of --spot, spot")
 	f.StringSliceVar(&in.restart, "restart", []string{"40s", "60s"}, "what an eviction costs a job on one node, and on several")
 	f.DurationVar(&in.checkpoint, "checkpoint", 0, "how often jobs save their work: evicted ones lose what they did since; 0 loses nothing")
 	f.DurationVar(&in.faultEvery, "fault-every", 0, "lose a node every so often, on average; 0 for never")
@@ -133,15 +134,12 @@ func (in *inputs) cluster(ctx context.Context) (*world.Cluster, error) {
 	}
 	c.PerHour = map[string]float64{}
 	for _, text := range in.prices {
-		model, price, ok := strings.Cut(text, "=")
-		if !ok {
-			model, price = "", text
+		at := strings.LastIndexByte(text, '=')
+		v, err := strconv.ParseFloat(text[at+1:], 64)
+		if err != nil || !(v >= 0) || math.IsInf(v, 1) {
+			return nil, fmt.Errorf("--price %s: want NODES=PRICE or PRICE; NODES is a model, a label, KEY=VALUE, or %s", text, world.SpotPrice)
 		}
-		v, err := strconv.ParseFloat(price, 64)
-		if err != nil || !(v >= 0) {
-			return nil, fmt.Errorf("--price %s: want MODEL=PRICE or PRICE", text)
-		}
-		c.PerHour[model] = v
+		c.PerHour[text[:max(at, 0)]] = v
 	}
 	return c, nil
 }

@@ -95,6 +95,10 @@ func printQueues(w output.Writer, groups []world.Group, wide bool) {
 	if held {
 		table.Columns = append(table.Columns, output.Column{Name: "FOR BUDGETS"}, output.Column{Name: "FOR RESERVATIONS"})
 	}
+	paid := slices.ContainsFunc(groups, func(g world.Group) bool { return g.Money > 0 })
+	if paid {
+		table.Columns = append(table.Columns, output.Column{Name: "MONEY"})
+	}
 	for _, g := range groups {
 		cells := []any{
 			g.Name, g.Jobs, hours(g.JCT.Mean), hours(g.JCT.P50), hours(g.JCT.P99), hours(g.JCT.P999), hours(g.Delay.Mean), hours(g.Delay.P50), hours(g.Delay.P99), hours(g.Delay.P999),
@@ -109,6 +113,9 @@ func printQueues(w output.Writer, groups []world.Group, wide bool) {
 		}
 		if held {
 			cells = append(cells, waited(g.ForBudget), waited(g.ForReservation))
+		}
+		if paid {
+			cells = append(cells, fmt.Sprintf("%.0f", g.Money))
 		}
 		table.Add(cells...)
 	}

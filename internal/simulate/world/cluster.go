@@ -57,7 +57,7 @@ type Cluster struct {
 	// Ended are workloads that have ended, from which run times are learned.
 	Ended []*kueue.Workload
 	Pods  []*corev1.Pod
-	// PerHour is what a card costs in an hour, by model; "" for every other.
+	// PerHour is what a card costs in an hour, by model or label, KEY=VALUE; SpotPrice for spot nodes, "" for every other.
 	PerHour map[string]float64
 	// said is what --set says in place of QueuePolicies, by queue and field.
 	said map[string]map[string]string

@@ -109,6 +109,7 @@ func (w *World) takeNode(i int, life int32) {
 // lose a node until a time: what runs there in part or in whole is evicted.
 func (w *World) lose(i int, until int64) {
 	n := w.order[i]
+	n.cost = n.paid(w.now)
 	n.down = true
 	w.lost++
 	w.policies.nodesChanged()
@@ -126,7 +127,7 @@ func (w *World) returnNode(i int) {
 		w.events.push(event{at: until, kind: nodeReturns, of: int32(i)})
 		return
 	}
-	n.down = false
+	n.down, n.since = false, w.now
 	n.life++
 	w.lost--
 	w.policies.nodesChanged()

@@ -35,6 +35,7 @@ type queueFigures struct {
 	over          int64 // card-seconds beyond nominal quota
 	asked         int64 // cards that waiting jobs ask for
 	below         int64 // card-seconds of nominal quota not in use while jobs asked for them
+	money         float64
 }
 
 // Sample is the state at a time.

@@ -17,6 +17,10 @@ type nodeState struct {
 	down bool
 	life int32  // how often it came back
 	held uint64 // cards that jobs have, while they are checked
+	// price of a card in an hour, since when it is paid for, and what it cost before.
+	price float64
+	since int64
+	cost  float64
 }
 
 // occupy notes where a job runs.

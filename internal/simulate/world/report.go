@@ -80,6 +80,8 @@ type Group struct {
 	Below  float64 `json:"belowQuotaCardHours,omitempty"`
 	Share  float64 `json:"shareOfUse,omitempty"`
 	Weight float64 `json:"shareOfQuota,omitempty"`
+	// Money is what the cards cost that its jobs had.
+	Money float64 `json:"money,omitempty"`
 	// Fair is the queue's share against its weight, for one in a cohort.
 	Fair *FairShare `json:"fairShare,omitempty"`
 	// ForBudget and ForReservation as in Report.
@@ -217,7 +219,7 @@ func (w *World) byQueue(queues map[string]*times) []Group {
 		if had > 0 {
 			g.Weight = float64(q.had) / float64(had)
 		}
-		g.Fair = w.fairShare(q.queue)
+		g.Fair, g.Money = w.fairShare(q.queue), w.moneyOf(name)
 		out = append(out, g)
 	}
 	return out
@@ -229,23 +231,6 @@ func (w *World) firstSubmit() int64 {
 		return 0
 	}
 	return w.trace.Jobs[0].Submit
-}
-
-// money is what the nodes cost from the first job to the last end, used or not.
-func (w *World) money() float64 {
-	if len(w.cluster.PerHour) == 0 {
-		return 0
-	}
-	sum := 0.0
-	for i := range w.cluster.Nodes {
-		n := &w.cluster.Nodes[i]
-		price, ok := w.cluster.PerHour[n.Model]
-		if !ok {
-			price = w.cluster.PerHour[""]
-		}
-		sum += price * float64(n.Cards) * hours(w.now-w.firstSubmit())
-	}
-	return sum
 }
 
 func hours(seconds int64) float64 { return float64(seconds) / 3600 }

@@ -182,6 +182,7 @@ func New(t *Trace, c *Cluster, s Settings) (*World, error) {
 	w.figures.begin(w)
 	w.learned = c.newLearned()
 	w.policies = w.newPolicies(quotas)
+	w.setPrices()
 	w.settings.Faults.schedule(w)
 	w.findJobs()
 	return w, nil
@@ -536,6 +537,7 @@ func (w *World) stop(i int) {
 	s := &w.jobs[i]
 	w.policies.stopped(w, i)
 	w.learned.stopped(i)
+	w.figures.queues[w.trace.Jobs[i].Queue].money += w.costOf(i)
 	w.vacate(i)
 	w.figures.stop(w, i)
 	ran := w.now - s.since
