@@ -31,25 +31,33 @@ type DefragmentPlan struct {
 // findMoves finds workloads to move for one that quota allows and nodes do not; nil if there are none.
 func (e *Engine) findMoves(a *assignment) []victim {
 	d := a.w.queue.spec.Defragmentation
-	if d == nil || d.Moves <= 0 || len(e.evicting) > 0 || a.refused.by(ruleDelay) || !a.fits(quota.Future) || !a.fits(quota.Now) {
+	if d == nil || d.Moves <= 0 || !a.fits(quota.Future) || !a.fits(quota.Now) {
 		return nil
 	}
-	if e.knownImmovable(a) {
-		return nil
+	var moves []victim
+	if len(e.evicting) == 0 && !a.refused.by(ruleDelay) && !e.knownImmovable(a) {
+		if moves = e.planMoves(a, *d); len(moves) == 0 {
+			e.noteImmovable(a)
+		}
 	}
+	if len(moves) > 0 && e.tryMoves(a, moves) {
+		return moves
+	}
+	if e.decision == noDecision {
+		e.explainNoMoves(a, moves)
+	}
+	return nil
+}
+
+// planMoves asks the Placer for moves within bounds.
+func (e *Engine) planMoves(a *assignment, d Defragmentation) []victim {
 	keys := e.opts.Placer.Defragment(e.placeRequest(a), DefragmentPlan{
 		Moves: d.Moves, LostWork: int64(d.LostWork),
 		Cost: func(k Key) int64 { return e.moveCost(a.w, e.workloads[k]) },
 	})
-	if len(keys) == 0 {
-		e.noteImmovable(a)
-	}
-	var moves []victim
+	moves := make([]victim, 0, len(keys))
 	for _, k := range keys {
 		moves = append(moves, victim{e.workloads[k], ReasonDefragmentation})
-	}
-	if len(moves) == 0 || !e.tryMoves(a, moves) {
-		return nil
 	}
 	return moves
 }

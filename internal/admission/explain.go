@@ -21,6 +21,10 @@ type Explanation struct {
 
 	// Backfill says in words what is reserved for the blocked head of its queue, and who may pass, where some may.
 	Backfill string
+	// Shares says in words which share its queue would have with it, where the tree goes by shares.
+	Shares string
+	// Moves says in words why nobody moves to other nodes for it, where its queue would have others move.
+	Moves string
 	// Cost says in words what its flavors are expected to cost, in the order in which they are tried, where their nodes
 	// have prices.
 	Cost string
@@ -153,6 +157,7 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 	defer e.recycle(a)
 	defer e.liftReservation(w.class)() // a search lifts reservations, and would lift this one twice
 	e.evaluate(w, w.class.shape, a, asIs)
+	x.Shares = e.explainShares(w, a.usage)
 	for _, v := range a.victims {
 		x.PreemptionTargets = append(x.PreemptionTargets, v.w.blocker(v.why))
 	}
@@ -171,7 +176,7 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 		}
 		return
 	}
-	x.Reason, x.Message = a.refusalReason(), e.message(a)
+	x.Reason, x.Message, x.Moves = a.refusalReason(), e.message(a), a.nobodyMoves
 	if a.refused.by(rulesOfTime) && e.explainLater(x, w) {
 		x.Suggestions = append(x.Suggestions, "waiting until "+a.refused.until.Format(time.RFC3339)+", when it may preempt others"+e.whyNotNow(w, &a.refused))
 	}

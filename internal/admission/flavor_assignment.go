@@ -56,6 +56,7 @@ type assignment struct {
 	aside             *advance       // the advance reservation that it, or a flavor, would take from
 	lacksReservedOnly bool           // it would fit without reservations for others
 	lacksNodes        bool           // it has quota, and lacks nodes
+	nobodyMoves       string         // why, in words: made only for an explanation
 	reservation       []quota.Amount // what is free of the quota it will have
 
 	avoid []int32 // flavors whose nodes had no capacity

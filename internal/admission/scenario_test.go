@@ -711,6 +711,12 @@ func formatExplanation(x Explanation, origin time.Time) string {
 	if x.Backfill != "" {
 		fmt.Fprintf(&b, "backfill: %s\n", x.Backfill)
 	}
+	if x.Shares != "" {
+		fmt.Fprintf(&b, "shares: %s\n", x.Shares)
+	}
+	if x.Moves != "" {
+		fmt.Fprintf(&b, "moves: %s\n", x.Moves)
+	}
 	if x.Order != "" {
 		fmt.Fprintf(&b, "%s\n", x.Order)
 	}
