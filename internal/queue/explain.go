@@ -59,6 +59,7 @@ func (s *Shell) Explain(ctx context.Context, key admission.Key) (v1alpha1.Worklo
 		standing.LocalQueue = string(t.object.Spec.QueueName)
 		standing.Devices = s.devicesOf(t.object)
 		standing.Policies = s.policiesOf(t.object)
+		s.explainQuota(&standing)
 		standing.Cost = withInputProblem(standing.Cost, t.object)
 		s.addStatus(&standing, t.object)
 	})
@@ -79,6 +80,7 @@ func (s *Shell) Plan(ctx context.Context, wl *kueue.Workload) (v1alpha1.PlanStat
 		status.LocalQueue = string(wl.Spec.QueueName)
 		status.Devices = s.devicesOf(wl)
 		status.Policies = s.policiesOf(wl)
+		s.explainQuota(&status.WorkloadStanding)
 		status.Cost = withInputProblem(status.Cost, wl)
 		status.StartsNow = x.Would != nil && x.StartsAt.Equal(now)
 	})
@@ -101,7 +103,8 @@ func withInputProblem(cost string, wl *kueue.Workload) string {
 func (s *Shell) workloadStanding(x *admission.Explanation) v1alpha1.WorkloadStanding {
 	out := v1alpha1.WorkloadStanding{
 		State: string(x.State), Reason: string(x.Reason), Message: x.Message,
-		ClusterQueue: x.Queue, Position: x.Position, Order: x.Order, Backfill: x.Backfill, Cost: x.Cost, Suggestions: x.Suggestions,
+		ClusterQueue: x.Queue, Position: x.Position, Order: x.Order, Backfill: x.Backfill, Shares: x.Shares, Moves: x.Moves, Cost: x.Cost,
+		Suggestions: x.Suggestions,
 	}
 	if x.ExpectedCost != nil {
 		out.ExpectedCost = strconv.FormatFloat(*x.ExpectedCost, 'f', 2, 64)

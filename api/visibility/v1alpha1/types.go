@@ -105,6 +105,12 @@ type WorkloadStanding struct {
 	Order string `json:"order,omitempty"`
 	// Backfill says in words what is reserved for the blocked head of its queue, and who may pass, where some may.
 	Backfill string `json:"backfill,omitempty"`
+	// Shares says in words which share its queue would have with it, where a tree of queues goes by shares.
+	Shares string `json:"shares,omitempty"`
+	// Moves says in words why nobody moves to other nodes for it, where its queue would have others move.
+	Moves string `json:"moves,omitempty"`
+	// Quota says in words when quotas change that it lacks, as QueuePolicies say.
+	Quota string `json:"quota,omitempty"`
 	// Cost says in words what its flavors are expected to cost, in the order in which they are tried, where their nodes
 	// have prices.
 	Cost string `json:"cost,omitempty"`

@@ -73,6 +73,11 @@ func (o *Objects) InForce(localQueue types.NamespacedName) policy.Settings {
 	return o.resolved.LocalQueue(localQueue)
 }
 
+// InForceAt is what policies say at a ClusterQueue.
+func (o *Objects) InForceAt(clusterQueue string) policy.Settings {
+	return o.resolved.ClusterQueue(clusterQueue)
+}
+
 // HonorsNeverPreempt says that policies let the jobs of a LocalQueue ask not to be preempted.
 func (o *Objects) HonorsNeverPreempt(localQueue types.NamespacedName) bool {
 	return o.resolved.Any() && o.InForce(localQueue).Text(policy.NeverPreempt) == string(v1alpha1.NeverPreemptHonor)

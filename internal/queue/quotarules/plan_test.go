@@ -271,7 +271,7 @@ func TestWindows(t *testing.T) {
 		}},
 	}}
 	resolved := policy.Resolve([]*v1alpha1.QueuePolicy{spec}, policy.World{ClusterQueues: map[string]string{"a": ""}})
-	r, err := ruleOf(resolved.ClusterQueue("a"), map[string]*v1alpha1.QueuePolicy{"p": spec})
+	r, err := RuleOf(resolved.ClusterQueue("a"), map[string]*v1alpha1.QueuePolicy{"p": spec})
 	if err != nil {
 		t.Fatal(err)
 	}

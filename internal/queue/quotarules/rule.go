@@ -42,7 +42,7 @@ func Rules(policies []*v1alpha1.QueuePolicy, world policy.World) (map[string]Rul
 	}
 	resolved, rules := policy.Resolve(policies, world), map[string]Rule{}
 	for name := range world.ClusterQueues {
-		r, err := ruleOf(resolved.ClusterQueue(name), byName)
+		r, err := RuleOf(resolved.ClusterQueue(name), byName)
 		if err != nil {
 			return nil, err
 		}
@@ -53,8 +53,8 @@ func Rules(policies []*v1alpha1.QueuePolicy, world policy.World) (map[string]Rul
 	return rules, nil
 }
 
-// ruleOf reads what is in force at a ClusterQueue; windows are those of the policy that sets them.
-func ruleOf(s policy.Settings, policies map[string]*v1alpha1.QueuePolicy) (Rule, error) {
+// RuleOf reads what is in force at a ClusterQueue; windows are those of the policy that sets them.
+func RuleOf(s policy.Settings, policies map[string]*v1alpha1.QueuePolicy) (Rule, error) {
 	r := Rule{
 		share: percent(s, policy.ShareOfNodes), headroom: percent(s, policy.Headroom), grace: s.Duration(policy.Grace, defaultGrace),
 		named: map[quotaName]bool{},
