@@ -198,6 +198,8 @@ func (p *page) why(x *v1alpha1.WorkloadStanding) {
 	switch {
 	case x.State == "Admitted" || x.State == "Finished" || x.Reason == "" && x.Message == "":
 		return
+	case x.Reason == "ExceedsMaxQuota" && x.Quota != "":
+		p.say("Why", "it asks for more than the queue can give now (%s): %s", x.Reason, x.Message)
 	case Because[x.Reason] != "" && x.Message != "":
 		p.say("Why", "%s (%s): %s", Because[x.Reason], x.Reason, x.Message)
 	case Because[x.Reason] != "":
@@ -213,6 +215,15 @@ func (p *page) ahead(x *v1alpha1.WorkloadStanding) {
 	}
 	if x.Backfill != "" {
 		p.say("Backfill", "%s", x.Backfill)
+	}
+	if x.Shares != "" {
+		p.say("Shares", "%s", x.Shares)
+	}
+	if x.Moves != "" {
+		p.say("Moves", "%s", x.Moves)
+	}
+	if x.Quota != "" {
+		p.say("Quota", "%s", x.Quota)
 	}
 	p.cost(x)
 	if len(x.Ahead) == 0 {
@@ -383,6 +394,8 @@ func (p *page) starts(x *v1alpha1.WorkloadStanding, now time.Time) {
 	case slices.Contains([]string{"Admitted", "Finished", "QuotaReserved", "HeldBack", "Unknown"}, x.State):
 	case x.StartsAt == nil && len(x.PreemptionTargets) > 0:
 		p.say("Starts", "when the jobs it preempts have stopped")
+	case x.StartsAt == nil && x.Quota != "":
+		p.say("Starts", "nobody knows: its quota changes before")
 	case x.StartsAt == nil && (x.Reason == "ExceedsMaxQuota" || x.Reason == "NoMatchingFlavor"):
 		p.say("Starts", "never, as things are")
 	case x.StartsAt == nil:
@@ -429,7 +442,7 @@ func PlanHeadline(job string, status *v1alpha1.PlanStatus) string {
 		return fmt.Sprintf("%s would start now, in %s.", job, where)
 	case len(status.PreemptionTargets) > 0:
 		return fmt.Sprintf("%s would start in %s once %s had been stopped for it.", job, where, count(len(status.PreemptionTargets), "other job"))
-	case status.Reason == "ExceedsMaxQuota" || status.Reason == "NoMatchingFlavor":
+	case status.Quota == "" && (status.Reason == "ExceedsMaxQuota" || status.Reason == "NoMatchingFlavor"):
 		return fmt.Sprintf("%s would never start in %s.", job, where)
 	case status.State == "HeldBack":
 		return fmt.Sprintf("%s would be held back in %s.", job, where)

@@ -65,6 +65,54 @@ var answers = map[string]*Answer{
 		x.StartsAt = at(time.Hour)
 		x.Policies = []v1alpha1.PolicyValue{{Field: "backfill.strategy", Value: "EASY", Policy: "easy", From: "ClusterQueue/team-a"}}
 	}),
+	"WaitingForQuota-may-not-pass": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 2 more needed", func(x *v1alpha1.WorkloadStanding) {
+		x.Position, x.Ahead = 2, []v1alpha1.WorkloadRef{mine}
+		x.Backfill = "nlp/job-a-1 is before it, and starts at 2026-01-01T13:00:00Z at the latest; it may not pass, because nobody knows how long it runs"
+		x.Policies = []v1alpha1.PolicyValue{{Field: "backfill.strategy", Value: "EASY", Policy: "easy", From: "ClusterQueue/team-a"}}
+	}),
+	"WaitingForQuota-shares": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 2 more needed", func(x *v1alpha1.WorkloadStanding) {
+		x.Shares = "the smallest share of all that is used goes first: with it team-a would have 800 thousandths; team-b, where others wait, has 300 thousandths"
+		x.Policies = []v1alpha1.PolicyValue{{Field: "capacity", Value: "MaxMin", Policy: "research", From: "Cohort/research"}}
+	}),
+	"WaitingForQuota-lost-nodes": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 2 more needed", func(x *v1alpha1.WorkloadStanding) {
+		x.Quota = "8 nvidia.com/gpu in flavor h100 instead of 16 from 2026-01-01T12:10:00Z on, as QueuePolicies say"
+		x.Policies = []v1alpha1.PolicyValue{{Field: "quota.shareOfNodes", Value: "100", Policy: "nodes", From: "ClusterQueue/team-a"}}
+	}),
+	"ExceedsMaxQuota-window": waiting("ExceedsMaxQuota", "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor h100, previously considered podsets requests (0) + current podset request (8) > maximum capacity (4)", func(x *v1alpha1.WorkloadStanding) {
+		x.Missing = []v1alpha1.Missing{{PodSet: "main", Resource: "nvidia.com/gpu", Flavor: "h100", Amount: "4", ClusterQueue: "team-a", Reason: "ExceedsMaxQuota"}}
+		x.Quota = "16 nvidia.com/gpu in flavor h100 instead of 4 from 2026-01-01T19:00:00Z on, as QueuePolicies say"
+		x.Suggestions = []string{"quota or a borrowing limit of at least 8 nvidia.com/gpu in flavor h100 for queue team-a", "waiting until 2026-01-01T19:00:00Z, when its quota suffices"}
+		x.StartsAt = at(7 * time.Hour)
+		x.Policies = []v1alpha1.PolicyValue{{Field: "quota.windows", Value: "nights (0 19 * * *, 10h, UTC)", Policy: "nights", From: "ClusterQueue/team-a"}}
+	}),
+	"WaitingForQuota-min-runtime": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 2 more needed", func(x *v1alpha1.WorkloadStanding) {
+		victim := mine
+		victim.Rule = "InClusterQueue"
+		x.PreemptionTargets = []v1alpha1.WorkloadRef{victim}
+		x.Suggestions = []string{"waiting until 2026-01-01T12:10:00Z, when it may preempt others: until then they have their minimum runtime"}
+		x.Policies = []v1alpha1.PolicyValue{{Field: "preemption.minRuntime.withinClusterQueue", Value: "10m", Policy: "research", From: "Cohort/research"}}
+	}),
+	"WaitingForQuota-cooldown": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 2 more needed", func(x *v1alpha1.WorkloadStanding) {
+		x.HeldBy = []v1alpha1.WorkloadRef{bare}
+		x.Suggestions = []string{"waiting until 2026-01-01T12:05:00Z, when its preemption cooldown of 5m0s ends"}
+		x.Policies = []v1alpha1.PolicyValue{{Field: "preemption.cooldown", Value: "5m", Policy: "research", From: "Cohort/research"}}
+	}),
+	"WaitingForQuota-never-preempt": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 2 more needed", func(x *v1alpha1.WorkloadStanding) {
+		x.Suggestions = []string{"letting others preempt it: those who ask that nobody does have together at most the nominal quota of team-a"}
+		x.Policies = []v1alpha1.PolicyValue{{Field: "preemption.neverPreempt", Value: "Honor", Policy: "research", From: "Cohort/research"}}
+	}),
+	"Deactivated-not-requeued": waiting("Deactivated", "It was preempted, and asked not to be requeued then", func(x *v1alpha1.WorkloadStanding) { x.State, x.Position = "HeldBack", 0 }),
+	"TopologyPlacementFailed-nobody-moves": waiting("TopologyPlacementFailed", "couldn't assign flavors to pod set main: 7 of 8 pods fit", func(x *v1alpha1.WorkloadStanding) {
+		x.Moves = "nobody moves for it: 1 workload would lose 2h0m0s of work, and at most 1h0m0s may be lost"
+		x.Missing = []v1alpha1.Missing{{PodSet: "main", Reason: "TopologyPlacementFailed"}}
+		x.Policies = []v1alpha1.PolicyValue{{Field: "defragmentation.moves", Value: "2", Policy: "gangs", From: "ClusterQueue/team-a"}, {Field: "defragmentation.lostWork", Value: "1h", Policy: "gangs", From: "ClusterQueue/team-a"}}
+	}),
+	"Pending-moves": waiting("Pending", "7 of 8 pods fit. Pending the preemption of 1 workload(s)", func(x *v1alpha1.WorkloadStanding) {
+		victim := mine
+		victim.Rule = "Defragmentation"
+		x.PreemptionTargets = []v1alpha1.WorkloadRef{victim}
+		x.Policies = []v1alpha1.PolicyValue{{Field: "defragmentation.moves", Value: "2", Policy: "gangs", From: "ClusterQueue/team-a"}, {Field: "defragmentation.lostWork", Value: "1h", Policy: "gangs", From: "ClusterQueue/team-a"}}
+	}),
 	"WaitingForQuota-order": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 2 more needed", func(x *v1alpha1.WorkloadStanding) {
 		x.Position, x.Ahead = 2, []v1alpha1.WorkloadRef{mine}
 		x.Order = "who has used least goes first: it has used 2.0 card-hours, which is level 4, and waited 1h0m0s, which leads 0 up; in 47h0m0s it goes up one more"
@@ -233,6 +281,7 @@ func TestRenderPlan(t *testing.T) {
 		"plan-preempts": plan(false, answers["Pending-preempts"]),
 		"plan-waits":    plan(false, answers["WaitingForQuota"]),
 		"plan-never":    plan(false, answers["ExceedsMaxQuota"]),
+		"plan-window":   plan(false, answers["ExceedsMaxQuota-window"]),
 		"plan-held":     plan(false, answers["Misconfigured"]),
 		"plan-cost": plan(true, waiting("Pending", "It can be admitted when its turn comes", func(x *v1alpha1.WorkloadStanding) {
 			x.ExpectedCost, x.Cost = "80.00", "flavors in the order of expected cost for 2h0m0s: spot 22.40, on-demand 80.00"
