@@ -1,12 +1,16 @@
 package queue
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"k8s.io/utils/ptr"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
@@ -68,6 +72,37 @@ func TestJobsGrowWhereAPolicyLetsThem(t *testing.T) {
 	p.see()
 	if !workload.IsEvicted(p.written["x"]) || workload.IsEvicted(p.written["job"]) {
 		t.Error("the policy is gone, and the extra is still there")
+	}
+}
+
+// Who leads next keeps extras that were taken back away for as long as the one before would have.
+func TestRestartKeepsExtrasAway(t *testing.T) {
+	p := newHarness(t)
+	p.oneQueue()
+	policy := growPolicy("10m")
+	p.see(preempting(kueue.PreemptionPolicyLowerPriority, 1), policy)
+	p.submit("job", "main", "", 0, "2")
+	p.see(p.extra("x", "job"))
+	p.submit("waits", "main", "", 0, "2")
+	p.change("x", func(wl *kueue.Workload) { workload.Release(wl, "gone", p.time) })
+	p.expect("waits", "quota")
+	p.end("waits", succeeded)
+	for _, step := range []struct {
+		after   time.Duration
+		started bool
+	}{{0, false}, {9 * time.Minute, false}, {2 * time.Minute, true}} {
+		p.advance(step.after)
+		next := newHarness(t)
+		next.time, next.version = p.time, p.version
+		next.oneQueue()
+		objects := []client.Object{preempting(kueue.PreemptionPolicyLowerPriority, 1), policy}
+		for _, name := range slices.Sorted(maps.Keys(p.written)) {
+			objects = append(objects, p.written[name].DeepCopy())
+		}
+		next.see(objects...)
+		if p = next; p.started("x") != step.started {
+			t.Fatalf("%s later: it is back %t", step.after, p.started("x"))
+		}
 	}
 }
 
