@@ -59,6 +59,8 @@ type worldConfig struct {
 	prices     bool // flavors have prices
 	after      bool // workloads wait for others to end before they are considered
 	shared     bool // who could preempt what is being evicted waits, as in Kueue
+	order      bool // some queues let those who have used least go first
+	nodes      bool // pods need cards on nodes, of which some are reserved ahead of time with advance
 	timing     bool // queues and LocalQueues have their own delays, minimum runtimes and cooldowns
 }
 
@@ -66,6 +68,16 @@ func drawWorld(t *rapid.T, cfg worldConfig) *world {
 	options := Options{Policy: cfg.policy, UsageHalfLife: time.Hour, UsageSampling: 5 * time.Minute, PreemptionDelay: cfg.delay, FairStrategies: cfg.strategies, BlockUntilReady: cfg.block, AwaitSharedVictims: cfg.shared}
 	if !cfg.rings {
 		options.NoRings, options.PreemptionCooldown = true, time.Minute
+	}
+	if cfg.order {
+		options.Service = []CardsPerUnit{{Resource: CPU, Cards: 1}}
+	}
+	if cfg.nodes {
+		p := newTestPlacer()
+		for _, name := range []string{"n1", "n2", "n3", "n4"} {
+			p.node(name, rapid.IntRange(1, 6).Draw(t, name+" cards"), nil)
+		}
+		options.Placer = p
 	}
 	w := &world{shell: newShell(options), t: t, cfg: cfg}
 	w.namespace("default", nil)
@@ -88,6 +100,17 @@ func drawWorld(t *rapid.T, cfg worldConfig) *world {
 		w.drawAdvance("r0")
 	}
 	return w
+}
+
+// rebuilt is the shell's, with nodes of its own.
+func (w *world) rebuilt(o Options) *Engine { return w.shell.rebuilt(apart(o)) }
+
+// apart are options for another engine, with the same nodes: what is on them it hears by objects.
+func apart(o Options) Options {
+	if p, ok := o.Placer.(*testPlacer); ok {
+		o.Placer = p.empty()
+	}
+	return o
 }
 
 // settle is the shell's; where rings are allowed there need not be an end.
@@ -143,6 +166,9 @@ func (w *world) drawQueue(i int) {
 				q.Preemption.BorrowMaxPriority = &v
 			}
 		}
+	}
+	if w.cfg.order && rapid.Bool().Draw(w.t, name+" by service") {
+		q.Order = OrderLeastAttainedService
 	}
 	q.Fungibility = Fungibility{
 		BorrowTryNext:    rapid.Bool().Draw(w.t, name+" borrow next"),
@@ -204,6 +230,9 @@ func (w *world) drawWorkload() {
 	}
 	for i := range rapid.IntRange(1, most).Draw(w.t, "pod sets") {
 		ps := PodSet{Name: fmt.Sprintf("ps%d", i), Count: rapid.Int32Range(1, 3).Draw(w.t, "count"), Requests: Requests{CPU: rapid.Int64Range(1, 3).Draw(w.t, "cpu")}}
+		if w.cfg.nodes {
+			ps.NodeRequests = Requests{"gpu": rapid.Int64Range(0, 3).Draw(w.t, "cards")}
+		}
 		if w.cfg.partial && rapid.Bool().Draw(w.t, "may shrink") {
 			ps.MinCount = 1
 		}
@@ -292,6 +321,9 @@ func (w *world) step() {
 		w.workload(wl)
 	case "later":
 		w.now = w.now.Add(time.Minute)
+		if w.cfg.order { // levels are powers of service, and lead up after days
+			w.now = w.now.Add(rapid.SampledFrom([]time.Duration{0, time.Hour, 50 * time.Hour}).Draw(w.t, "much later"))
+		}
 	}
 	w.nextPeriods()
 }
@@ -333,6 +365,12 @@ var worldConfigs = map[string]worldConfig{
 	"after":      {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, after: true},
 	"after2":     {flavors: 2, policy: PolicyDRF, preemption: true, strict: true, partial: true, timing: true, after: true},
 	"after-fill": {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, backfill: true, delay: time.Minute, after: true},
+	"order":      {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, order: true},
+	"order2":     {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, timing: true, order: true},
+	"order-drf":  {flavors: 1, policy: PolicyDRF, preemption: true, usage: true, order: true},
+	"nodes":      {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, nodes: true},
+	"reserved":   {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, backfill: true, advance: true, nodes: true},
+	"reserved2":  {flavors: 2, policy: PolicyDRF, preemption: true, partial: true, advance: true, budgets: true, nodes: true},
 	"kueue":      {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, rings: true},
 	"kueue-drf":  {flavors: 1, policy: PolicyDRF, preemption: true, weights: true, rings: true},
 	"shared":     {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, rings: true, shared: true},
@@ -664,7 +702,7 @@ func TestKilledBetweenWrites(t *testing.T) {
 func TestExplainChangesNothing(t *testing.T) {
 	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
 		w := drawWorld(t, cfg)
-		asked := New(w.opts)
+		asked := New(apart(w.opts))
 		w.mirror = asked
 		w.restartWithMirror()
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
@@ -815,7 +853,7 @@ func TestMoreQuotaPreemptsNobody(t *testing.T) {
 func TestPruningChangesNothing(t *testing.T) {
 	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
 		w := drawWorld(t, cfg)
-		unpruned := w.opts
+		unpruned := apart(w.opts)
 		unpruned.unpruned = true
 		w.mirror = New(unpruned)
 		w.restartWithMirror()
