@@ -80,7 +80,7 @@ type treatment uint8
 const (
 	switches treatment = iota // both ways
 	always                    // cannot be switched off
-	lacking                   // cannot be switched on
+	locked                    // has its default for good, in Kueue too
 	idle                      // accepted, means nothing
 )
 
@@ -151,26 +151,26 @@ var gates = map[string]gate{
 	string(MultiKueueOrchestratedPreemption):                  {false, switches},
 	string(MultiKueueRemoteSpecSync):                          {true, switches},
 
-	"DeferRayServiceFinalizationForRedisCleanup":  {true, always},
-	"ElasticJobsViaWorkloadSlices":                {true, always},
-	"FairSharingPreemptWithinNominal":             {true, always},
-	"FairSharingPrioritizeNonBorrowing":           {true, always},
-	"FlavorFungibility":                           {true, always},
-	"HierarchicalCohorts":                         {true, always},
-	"ManagedJobsNamespaceSelectorAlwaysRespected": {true, always},
-	"MultiKueueRedoAdmissionOnEvictionInWorker":   {true, always},
-	"MultiKueueWaitForWorkloadAdmitted":           {true, always},
-	"ObjectRetentionPolicies":                     {true, always},
-	"PodIntegrationValidateGroupOwner":            {true, always},
-	"PrioritySortingWithinCohort":                 {true, always},
-	"PropagateBatchJobLabelsToWorkload":           {true, always},
-	"SkipFinalizersForPodsSuspendedByParent":      {true, always},
-	"TASHandleOverlappingFlavors":                 {true, always},
-	"TASValidateWorkloadSliceSize":                {true, always},
-	"WorkloadValidateResourcesAreNonNegative":     {true, always},
-	"WorkloadValidationForPodSetMetadata":         {true, always},
+	"DeferRayServiceFinalizationForRedisCleanup": {true, always},
+	"ElasticJobsViaWorkloadSlices":               {true, always},
+	"FairSharingPreemptWithinNominal":            {true, always},
+	"FairSharingPrioritizeNonBorrowing":          {true, always},
+	"FlavorFungibility":                          {true, always},
+	"PodIntegrationValidateGroupOwner":           {true, always},
+	"PrioritySortingWithinCohort":                {true, always},
+	"TASHandleOverlappingFlavors":                {true, always},
+	"TASValidateWorkloadSliceSize":               {true, always},
+	"WorkloadValidateResourcesAreNonNegative":    {true, always},
+	"WorkloadValidationForPodSetMetadata":        {true, always},
 
-	"MultiKueueAllowInsecureKubeconfigs": {false, lacking},
+	"HierarchicalCohorts":                         {true, locked},
+	"ManagedJobsNamespaceSelectorAlwaysRespected": {true, locked},
+	"MultiKueueAllowInsecureKubeconfigs":          {false, locked},
+	"MultiKueueRedoAdmissionOnEvictionInWorker":   {true, locked},
+	"MultiKueueWaitForWorkloadAdmitted":           {true, locked},
+	"ObjectRetentionPolicies":                     {true, locked},
+	"PropagateBatchJobLabelsToWorkload":           {true, locked},
+	"SkipFinalizersForPodsSuspendedByParent":      {true, locked},
 
 	"ElasticJobsViaWorkloadSlicesWithTAS":         {false, idle},
 	"FlavorFungibilityPreserveScanProgress":       {true, idle},
@@ -190,8 +190,8 @@ var gates = map[string]gate{
 // Set is the gates as they were given; the zero value has Kueue's defaults.
 type Set struct{ given map[string]bool }
 
-// New validates the gates a person set: every name must be one of Kueue's, and no gate may switch on
-// what does not exist here.
+// New validates the gates a person set: every name must be one of Kueue's, and no gate may be given a value that it
+// cannot have here.
 func New(given map[string]bool) (Set, error) {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -199,8 +199,8 @@ func New(given map[string]bool) (Set, error) {
 		switch {
 		case !known:
 			problems = append(problems, fmt.Errorf("feature gate %q: there is none of that name%s", name, similar(name)))
-		case g.treatment == lacking && given[name]:
-			problems = append(problems, fmt.Errorf("feature gate %s: elastic-queue does not have what it switches on; remove it or set it to false", name))
+		case g.treatment == locked && given[name] != g.byDefault:
+			problems = append(problems, fmt.Errorf("feature gate %s: it is locked to %t, as in Kueue; remove it", name, g.byDefault))
 		case g.treatment == always && !given[name]:
 			problems = append(problems, fmt.Errorf("feature gate %s: elastic-queue cannot switch it off; remove it or set it to true", name))
 		}

@@ -12,18 +12,21 @@ import (
 	"testing"
 )
 
-// The table has the gates of the pinned Kueue, with its defaults.
+// The table has the gates of the pinned Kueue, with its defaults, and those locked that are locked there.
 func TestGatesAreKueues(t *testing.T) {
 	want := gatesOfKueue(t)
 	if len(want) < 80 {
 		t.Fatalf("only %d gates found in Kueue's source: the reading is broken", len(want))
 	}
-	for name, on := range want {
+	for name, there := range want {
 		g, known := gates[name]
-		if !known {
+		switch {
+		case !known:
 			t.Errorf("Kueue has the gate %s, and nobody decided what becomes of it", name)
-		} else if g.byDefault != on {
-			t.Errorf("%s is %t by default in Kueue", name, on)
+		case g.byDefault != there.byDefault:
+			t.Errorf("%s is %t by default in Kueue", name, there.byDefault)
+		case (g.treatment == locked) != there.locked:
+			t.Errorf("%s: locked in Kueue: %t", name, there.locked)
 		}
 	}
 	for name := range gates {
@@ -33,9 +36,11 @@ func TestGatesAreKueues(t *testing.T) {
 	}
 }
 
-// gatesOfKueue reads names and newest defaults from the source of the pinned
-// version.
-func gatesOfKueue(t *testing.T) map[string]bool {
+// gateOfKueue is what the newest version of one says.
+type gateOfKueue struct{ byDefault, locked bool }
+
+// gatesOfKueue reads them from the source of the pinned version.
+func gatesOfKueue(t *testing.T) map[string]gateOfKueue {
 	t.Helper()
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output()
 	if err != nil {
@@ -46,7 +51,7 @@ func gatesOfKueue(t *testing.T) map[string]bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names, found := map[string]string{}, map[string]bool{}
+	names, found := map[string]string{}, map[string]gateOfKueue{}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.ValueSpec:
@@ -59,12 +64,13 @@ func gatesOfKueue(t *testing.T) map[string]bool {
 			if !isGate || !isList || names[gate.Name] == "" {
 				return true
 			}
-			newest := versions.Elts[len(versions.Elts)-1].(*ast.CompositeLit)
+			newest, says := versions.Elts[len(versions.Elts)-1].(*ast.CompositeLit), map[string]bool{}
 			for _, field := range newest.Elts {
-				if kv := field.(*ast.KeyValueExpr); kv.Key.(*ast.Ident).Name == "Default" {
-					found[names[gate.Name]] = kv.Value.(*ast.Ident).Name == "true"
-				}
+				kv := field.(*ast.KeyValueExpr)
+				value, isName := kv.Value.(*ast.Ident)
+				says[kv.Key.(*ast.Ident).Name] = isName && value.Name == "true"
 			}
+			found[names[gate.Name]] = gateOfKueue{says["Default"], says["LockToDefault"]}
 			return false
 		}
 		return true
@@ -80,10 +86,12 @@ func TestNew(t *testing.T) {
 		"nothing":                                 {},
 		"a switch on":                             {given: map[string]bool{"PartialAdmission": true}},
 		"a switch off":                            {given: map[string]bool{"PartialAdmission": false}},
-		"what is not there, off":                  {given: map[string]bool{"MultiKueueAllowInsecureKubeconfigs": false}},
-		"what is not there, on":                   {given: map[string]bool{"MultiKueueAllowInsecureKubeconfigs": true}, want: "MultiKueueAllowInsecureKubeconfigs: elastic-queue does not have what it switches on"},
-		"what is always there, on":                {given: map[string]bool{"HierarchicalCohorts": true}},
-		"what is always there, off":               {given: map[string]bool{"HierarchicalCohorts": false}, want: "HierarchicalCohorts: elastic-queue cannot switch it off"},
+		"what is locked off, off":                 {given: map[string]bool{"MultiKueueAllowInsecureKubeconfigs": false}},
+		"what is locked off, on":                  {given: map[string]bool{"MultiKueueAllowInsecureKubeconfigs": true}, want: "MultiKueueAllowInsecureKubeconfigs: it is locked to false, as in Kueue"},
+		"what is locked on, on":                   {given: map[string]bool{"HierarchicalCohorts": true}},
+		"what is locked on, off":                  {given: map[string]bool{"HierarchicalCohorts": false}, want: "HierarchicalCohorts: it is locked to true, as in Kueue"},
+		"what is always there, on":                {given: map[string]bool{"FlavorFungibility": true}},
+		"what is always there, off":               {given: map[string]bool{"FlavorFungibility": false}, want: "FlavorFungibility: elastic-queue cannot switch it off"},
 		"what means nothing here, on":             {given: map[string]bool{"TASCacheTopologyTree": true}},
 		"what means nothing here, off":            {given: map[string]bool{"TASCacheTopologyTree": false}},
 		"a name that is nearly one":               {given: map[string]bool{"PartialAdmision": true}, want: "near it are PartialAdmission"},
@@ -142,7 +150,7 @@ func TestReferenceNamesEveryGate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for heading, treatment := range map[string]treatment{
-		"**Honoured both ways:**": switches, "**Always on here;**": always, "**Not there;**": lacking, "**Accepted, and mean nothing:**": idle,
+		"**Honoured both ways:**": switches, "**Always on here;**": always, "**Locked, as in Kueue;**": locked, "**Accepted, and mean nothing:**": idle,
 	} {
 		_, after, found := strings.Cut(string(data), heading)
 		if !found {

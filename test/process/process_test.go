@@ -369,14 +369,14 @@ func TestNoDecisions(t *testing.T) {
 	p.stop(t, syscall.SIGTERM)
 }
 
-// What is not there is said at once.
-func TestGateThatIsNotThere(t *testing.T) {
+// A gate that cannot have the value is said at once.
+func TestGateThatIsLocked(t *testing.T) {
 	p := launch(t, "--feature-gates", "MultiKueueAllowInsecureKubeconfigs=true")
 	giveUp := time.AfterFunc(sandbox.Timeout, func() { _ = p.cmd.Process.Kill() })
 	defer giveUp.Stop()
 	err := p.cmd.Wait()
 	said, _ := os.ReadFile(p.log)
-	if err == nil || !strings.Contains(string(said), "MultiKueueAllowInsecureKubeconfigs: elastic-queue does not have what it switches on") {
+	if err == nil || !strings.Contains(string(said), "MultiKueueAllowInsecureKubeconfigs: it is locked to false, as in Kueue") {
 		t.Errorf("it ended with %v and said %s", err, said)
 	}
 }
