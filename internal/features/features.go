@@ -24,6 +24,7 @@ const (
 	DeviceClaims                     Gate = "KueueDRAIntegration"
 	DeviceExtendedResources          Gate = "KueueDRAIntegrationExtendedResource"
 	DisableWaitForPodsReady          Gate = "DisableWaitForPodsReady"
+	ElasticJobsWithTAS               Gate = "ElasticJobsViaWorkloadSlicesWithTAS"
 	FailureRecoveryPolicy            Gate = "FailureRecoveryPolicy"
 	FastQuotaRelease                 Gate = "FastQuotaReleaseInPodIntegration"
 	FinishOrphanedWorkloads          Gate = "FinishOrphanedWorkloads"
@@ -101,6 +102,7 @@ var gates = map[string]gate{
 	string(DeviceClaims):                     {true, switches},
 	string(DeviceExtendedResources):          {true, switches},
 	string(DisableWaitForPodsReady):          {false, switches},
+	string(ElasticJobsWithTAS):               {false, switches},
 	string(FailureRecoveryPolicy):            {false, switches},
 	string(FastQuotaRelease):                 {false, switches},
 	string(FinishOrphanedWorkloads):          {true, switches},
@@ -172,7 +174,6 @@ var gates = map[string]gate{
 	"PropagateBatchJobLabelsToWorkload":           {true, locked},
 	"SkipFinalizersForPodsSuspendedByParent":      {true, locked},
 
-	"ElasticJobsViaWorkloadSlicesWithTAS":         {false, idle},
 	"FlavorFungibilityPreserveScanProgress":       {true, idle},
 	"PrioritizePreemptorWorkloads":                {false, idle},
 	"RemoveFinalizersWithStrictPatch":             {true, idle},
@@ -214,7 +215,7 @@ func New(given map[string]bool) (Set, error) {
 // needs is the gate without which another is off.
 var needs = map[Gate]Gate{
 	ConsumableCapacity: DeviceClaims, DeviceExtendedResources: DeviceClaims, PartitionableDevices: DeviceClaims,
-	UnadmittedWorkloadsExplicitStatus: UnadmittedWorkloadsObservability,
+	UnadmittedWorkloadsExplicitStatus: UnadmittedWorkloadsObservability, ElasticJobsWithTAS: TopologyAwareScheduling,
 }
 
 // Enabled says whether a gate is on.

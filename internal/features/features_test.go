@@ -99,6 +99,7 @@ func TestNew(t *testing.T) {
 		"two problems are both told":              {given: map[string]bool{"MultiKueueAllowInsecureKubeconfigs": true, "Zebra": true}, want: `"Zebra"`},
 		"on, and what it needs is off by default": {given: map[string]bool{"UnadmittedWorkloadsExplicitStatus": true}, want: "UnadmittedWorkloadsExplicitStatus requires UnadmittedWorkloadsObservability to be enabled"},
 		"on, without what it needs":               {given: map[string]bool{"KueueDRAIntegrationExtendedResource": true, "KueueDRAIntegration": false}, want: "KueueDRAIntegrationExtendedResource requires KueueDRAIntegration to be enabled"},
+		"elastic jobs in no topology":             {given: map[string]bool{"ElasticJobsViaWorkloadSlicesWithTAS": true, "TopologyAwareScheduling": false}, want: "ElasticJobsViaWorkloadSlicesWithTAS requires TopologyAwareScheduling to be enabled"},
 		"off, with what needed it":                {given: map[string]bool{"KueueDRAIntegration": false}},
 		"a letter in the wrong case is no":        {given: map[string]bool{"partialadmission": true}, want: "near it are PartialAdmission"},
 	} {

@@ -157,6 +157,39 @@ func TestWorkloadsWithoutTopologyRequest(t *testing.T) {
 	}
 }
 
+// With the gate ElasticJobsViaWorkloadSlicesWithTAS an elastic job may be anywhere in a topology, and ask for no place in it.
+func TestElasticJobsInATopology(t *testing.T) {
+	required, preferred := kueue.PodSetTopologyRequest{Required: ptr.To(corev1.LabelHostname)}, kueue.PodSetTopologyRequest{Preferred: ptr.To(corev1.LabelHostname)}
+	for name, test := range map[string]struct {
+		gate, elastic bool
+		asks          kueue.PodSetTopologyRequest
+		want          string
+	}{
+		"anywhere":                      {true, true, kueue.PodSetTopologyRequest{Unconstrained: ptr.To(true)}, "quota"},
+		"required":                      {true, true, required, "Misconfigured: failed to assign flavors to pod set main: required topology is not supported with ElasticJobsViaWorkloadSlices"},
+		"preferred":                     {true, true, preferred, "Misconfigured: failed to assign flavors to pod set main: preferred topology is not supported with ElasticJobsViaWorkloadSlices"},
+		"required, and not elastic":     {true, false, required, "quota"},
+		"required, and the gate is off": {false, true, required, "quota"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := onNodes(t)
+			p.gates.topology, p.gates.elasticTopology = true, test.gate
+			p.oneQueue()
+			p.see(
+				&kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}, Spec: kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: corev1.LabelHostname}}}},
+				&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: kueue.ResourceFlavorSpec{TopologyName: ptr.To(kueue.TopologyReference("hosts"))}},
+			)
+			wl := p.workload("job", "main", "", 0, "1")
+			wl.Spec.PodSets[0].TopologyRequest = &test.asks
+			if test.elastic {
+				wl.Annotations = map[string]string{kueuelabels.ElasticJob: "true"}
+			}
+			p.see(wl)
+			p.expect("job", test.want)
+		})
+	}
+}
+
 // A queue that sends its jobs to other clusters ignores the capacity of the nodes here.
 func TestRemoteQueueIgnoresNodes(t *testing.T) {
 	for controller, want := range map[string]bool{"example.com/here": false, kueue.MultiKueueControllerName: true} {

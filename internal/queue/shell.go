@@ -47,7 +47,7 @@ type Shell struct {
 	finalizers     *inUseFinalizers
 	now            func() time.Time
 	retried        time.Time // when an attempt in vain was counted last
-	gates          struct{ partial, reclaim, topology, preferences, boost, gated, rejectDevices, replaceNodes, failFast, skipReassignment, concurrent, orchestrated bool }
+	gates          struct{ partial, reclaim, topology, preferences, boost, gated, rejectDevices, replaceNodes, failFast, skipReassignment, concurrent, orchestrated, elasticTopology bool }
 
 	timers timers
 	// leading says that the loop runs and answers questions.
@@ -187,6 +187,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 	s.gates.skipReassignment = options.Features.Enabled(features.SkipReassignment)
 	s.gates.concurrent = options.Features.Enabled(features.ConcurrentAdmission)
 	s.gates.orchestrated = options.Features.Enabled(features.MultiKueueOrchestratedPreemption)
+	s.gates.elasticTopology = options.Features.Enabled(features.ElasticJobsWithTAS)
 	s.gates.rejectDevices = options.Features.Enabled(features.RejectDeviceClaims)
 	return s
 }

@@ -1,11 +1,13 @@
 package queue
 
 import (
+	"fmt"
 	"slices"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -20,6 +22,25 @@ func (s *Shell) replacedSlice(wl *kueue.Workload) *kueue.Workload {
 		return old.object
 	}
 	return nil
+}
+
+// refuseElasticTopology refuses an elastic job that asks for a particular place in a topology, where the gate says so, in
+// Kueue's words: the pods that it grows by are placed without regard to where the others are.
+func (s *Shell) refuseElasticTopology(w *admission.Workload, wl *kueue.Workload) {
+	if !s.gates.elasticTopology || w.Admission != nil || w.Refused != "" || wl.Annotations[kueuelabels.ElasticJob] != "true" {
+		return
+	}
+	for _, set := range w.PodSets {
+		if set.Topology == nil || set.Topology.Mode == admission.TopologyUnconstrained {
+			continue
+		}
+		mode := "required"
+		if set.Topology.Mode == admission.TopologyPreferred {
+			mode = "preferred"
+		}
+		w.Refused = fmt.Sprintf("failed to assign flavors to pod set %s: %s topology is not supported with ElasticJobsViaWorkloadSlices", set.Name, mode)
+		return
+	}
 }
 
 // updateReplacement applies the workload again that replaces another.

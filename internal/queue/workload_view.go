@@ -48,6 +48,7 @@ func (s *Shell) forEngineAlone(wl *kueue.Workload) admission.Workload {
 		}
 		implied.Apply(set)
 	}
+	s.refuseElasticTopology(&w, wl)
 	s.limit(&w, wl, family)
 	return w
 }
