@@ -162,4 +162,8 @@ func (k *keyWriter) topology(t *TopologyRequest) {
 		k.str(slice.Level)
 		k.num(int64(slice.Size))
 	}
+	if t.Beside != nil {
+		k.strs(t.Beside.Levels)
+		k.strs(t.Beside.Values)
+	}
 }

@@ -168,7 +168,11 @@ type TopologyRequest struct {
 	Mode   TopologyMode
 	Level  string          // node label of the level; empty for unconstrained
 	Slices []TopologySlice // from wide levels to narrow ones
+	Beside *TopologyDomain // where other pods are that these are to join at a required level; nil: there are none
 }
+
+// TopologyDomain is a place in a topology.
+type TopologyDomain struct{ Levels, Values []string }
 
 // TopologySlice keeps every Size pods within one domain of a level.
 type TopologySlice struct {

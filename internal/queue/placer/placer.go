@@ -273,6 +273,10 @@ func (p *Placer) gangOf(r admission.PlaceRequest) (placement.Gang, *admission.Re
 		if p.options.DomainsOnly && request != nil && !namesHosts(p.topologies[topology]) {
 			pod, request.Preferences = anywhere(pod, set.Flavors), nil
 		}
+		if labels := p.beside(set.Spec, request); len(labels) > 0 {
+			pod.Selector = maps.Clone(pod.Selector)
+			maps.Copy(pod.Selector, labels)
+		}
 		if len(r.AvoidNodes) > 0 {
 			pod.Affinity = avoid(pod.Affinity, placement.Requirement{Key: nodeName, Operator: "NotIn", Values: r.AvoidNodes})
 		}

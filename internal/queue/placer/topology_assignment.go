@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/placement"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
@@ -64,6 +65,25 @@ func (p *Placer) Extend(topology string, had, more *kueue.TopologyAssignment, co
 	}
 	domains = slices.DeleteFunc(domains, func(d workload.Domain) bool { return d.Count == 0 })
 	return p.options.Encoding.Assignment(had.Levels, domains)
+}
+
+// beside is the node labels of the domain in which the pods of a set are to join others.
+func (p *Placer) beside(spec *admission.PodSet, request *placement.TopologyRequest) map[string]string {
+	if request == nil || spec.Topology.Beside == nil {
+		return nil
+	}
+	at := spec.Topology.Beside
+	if n := slices.Index(at.Levels, request.Level); n >= 0 {
+		labels := map[string]string{}
+		for i := range n + 1 {
+			labels[at.Levels[i]] = at.Values[i]
+		}
+		return labels
+	}
+	if entry := p.host(at.Values[len(at.Values)-1]); entry != nil {
+		return domainOf(entry.Node, p.topologies[request.Topology], request.Level)
+	}
+	return nil
 }
 
 // namesHosts says that the narrowest of levels is the host.

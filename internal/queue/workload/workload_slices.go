@@ -76,9 +76,22 @@ func SubtractReplaced(w *admission.Workload, old *kueue.Workload) {
 			}
 			slices.Sort(set.Flavors)
 			set.Flavors = slices.Compact(set.Flavors)
+			joinReplaced(set, assigned.TopologyAssignment)
 		}
 	}
 	w.PodSets = slices.DeleteFunc(w.PodSets, func(set admission.PodSet) bool { return set.Count == 0 })
+}
+
+// joinReplaced has the pods that are added to a set join those that are there, where it requires that all are in one domain.
+func joinReplaced(set *admission.PodSet, had *kueue.TopologyAssignment) {
+	if set.Topology == nil || set.Topology.Mode != admission.TopologyRequired || had == nil {
+		return
+	}
+	if there := Domains(had); len(there) > 0 {
+		request := *set.Topology
+		request.Beside = &admission.TopologyDomain{Levels: had.Levels, Values: there[0].Values}
+		set.Topology = &request
+	}
 }
 
 // AddReplaced is the whole admission of w once it replaces old, when the engine admitted it with
