@@ -114,6 +114,7 @@ var known = []string{
 	"singlecluster/controller/jobs/rayjob", "singlecluster/controller/jobs/raycluster", "singlecluster/controller/jobs/trainjob",
 	"singlecluster/controller/jobs/appwrapper", "singlecluster/controller/jobs/sparkapplication", "singlecluster/controller/jobs/statefulset",
 	"singlecluster/controller/concurrentadmission", "singlecluster/controller/failurerecovery", "singlecluster/controller/jobframework/setup",
+	"singlecluster/kueuectl",
 	"multikueue", "multikueue/scheduler", "multikueue/tas",
 }
 
@@ -275,6 +276,11 @@ func (r *run) suite(ctx context.Context, name string) (now, all *result, err err
 	if err := r.sh(ctx, "go", "test", "-c", "-modfile", r.modfile(), "-o", binary, "sigs.k8s.io/kueue/test/integration/"+name); err != nil {
 		return nil, nil, err
 	}
+	if path.Base(name) == "kueuectl" {
+		if err := r.sh(ctx, "go", "build", "-modfile", r.modfile(), "-o", filepath.Join(r.commands(), "kubectl-kueue"), "sigs.k8s.io/kueue/cmd/kueuectl"); err != nil {
+			return nil, nil, err
+		}
+	}
 	var before []outcome
 	if r.rest || r.focus != "" {
 		if before, err = earlier(files + ".specs.json"); err != nil {
@@ -322,7 +328,7 @@ func (r *run) specs(ctx context.Context, name, binary, files string, before []ou
 	cmd.WaitDelay = time.Minute
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(),
-		"KUBEBUILDER_ASSETS="+filepath.Join(r.into, "assets"), "PROJECT_DIR="+r.kueue+"/", "ARTIFACTS="+files+".artifacts", "ENVTEST_K8S_VERSION=1.36",
+		"KUBEBUILDER_ASSETS="+filepath.Join(r.into, "assets"), "PROJECT_DIR="+r.kueue+"/", "ARTIFACTS="+files+".artifacts", "ENVTEST_K8S_VERSION=1.36", "KUEUE_BIN="+r.commands(),
 		"OUTSIDE_PROGRAM="+r.program, "OUTSIDE_LOG="+files+".program.log", "OUTSIDE_FRAMEWORKS="+frameworks(name))
 	if r.own {
 		cmd.Env = append(cmd.Env, "OUTSIDE_KUEUE=1")
@@ -336,6 +342,9 @@ func (r *run) specs(ctx context.Context, name, binary, files string, before []ou
 	}
 	return readReport(report)
 }
+
+// commands is the folder with Kueue's own, which a suite types.
+func (r *run) commands() string { return filepath.Join(r.into, "commands") }
 
 // ginkgo is the program that runs a suite in several processes.
 func (r *run) ginkgo() string { return filepath.Join(r.into, "ginkgo") }
