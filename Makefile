@@ -101,9 +101,10 @@ print-goflags: ## Print the flags that make gives to Go; with export GOFLAGS="$$
 build-web: ## Build the page into internal/web/dist, where it is committed; takes Node
 	@cd web && { [ -d node_modules ] && [ node_modules -nt package-lock.json ] || npm install --silent --no-audit; } && npm run --silent build >/dev/null
 
-# Platforms that the programs below build for as well. The agent and the GPU library are for Linux nodes.
+# Platforms that the programs below build for as well. The agent takes a C compiler of the platform, so here its types are
+# checked alone; the GPU library is for Linux nodes.
 OTHERS = darwin/arm64 darwin/amd64 linux/arm64
-OTHER_PROGRAMS = .=./cmd/elastic,./cmd/elastic-queue,./cmd/elastic-gpu-scheduler sandbox=./cmd/elastic-sandbox
+OTHER_PROGRAMS = .=./cmd/elastic,./cmd/elastic-queue,./cmd/elastic-gpu-scheduler,./cmd/elastic-web sandbox=./cmd/elastic-sandbox
 comma := ,
 space := $(subst ,, )
 
@@ -199,7 +200,7 @@ test-tools: ## Run the tests of what builds, checks and releases
 
 .PHONY: test-platforms
 test-platforms: ## Check the types of what must build for other platforms, as each of them compiles it
-	cd tools/platforms && go run . -on $(subst $(space),$(comma),$(OTHERS)) $(OTHER_PROGRAMS:%=../../%)
+	cd tools/platforms && go run . -on $(subst $(space),$(comma),$(OTHERS)) $(OTHER_PROGRAMS:%=../../%) ../../.=./cmd/elastic-gpu-agent ../../.+cgo=./cmd/elastic-gpu-agent
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster

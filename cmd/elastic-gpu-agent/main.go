@@ -1,3 +1,5 @@
+//go:build cgo
+
 // Command elastic-gpu-agent finds a node's cards, keeps their GPU objects up to date,
 // and gives containers their share.
 package main

@@ -16,6 +16,7 @@ type source struct {
 	ImportPath, Dir string
 	Standard        bool
 	GoFiles         []string
+	CgoFiles        []string
 	Imports         []string
 	ImportMap       map[string]string
 	Module          *struct{ GoVersion string }
@@ -23,11 +24,11 @@ type source struct {
 }
 
 // list is what programs are made of, each package after those it imports.
-func list(dir string, packages []string, goos, goarch string) ([]*source, error) {
-	args := []string{"list", "-deps", "-json=ImportPath,Dir,Standard,GoFiles,Imports,ImportMap,Module,Error"}
-	cmd := exec.Command("go", append(args, packages...)...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0")
+func list(m module, goos, goarch string) ([]*source, error) {
+	args := []string{"list", "-deps", "-json=ImportPath,Dir,Standard,GoFiles,CgoFiles,Imports,ImportMap,Module,Error"}
+	cmd := exec.Command("go", append(args, m.packages...)...)
+	cmd.Dir = m.dir
+	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED="+m.cgo)
 	var problems bytes.Buffer
 	cmd.Stderr = &problems
 	out, err := cmd.Output()
@@ -47,6 +48,7 @@ func list(dir string, packages []string, goos, goarch string) ([]*source, error)
 		if s.Error != nil {
 			return nil, errors.New(s.Error.Err)
 		}
+		s.GoFiles = append(s.GoFiles, s.CgoFiles...)
 		sources = append(sources, s)
 	}
 }

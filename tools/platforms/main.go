@@ -1,7 +1,8 @@
-// Command platforms checks that programs build for other platforms, without cgo, at a tenth of what building them takes:
-// it reads the files that each platform's build takes and checks their types, down to the standard library.
+// Command platforms checks that programs build for other platforms at a tenth of what building them takes: it reads the
+// files that each platform's build takes and checks their types, down to the standard library. Programs of a folder with
+// +cgo are checked as they are compiled where a C compiler is; of C itself nothing is checked.
 //
-//	platforms -on darwin/arm64,linux/arm64 .=./cmd/elastic sandbox=./cmd/elastic-sandbox
+//	platforms -on darwin/arm64,linux/arm64 .=./cmd/elastic .+cgo=./cmd/elastic-gpu-agent sandbox=./cmd/elastic-sandbox
 //
 // A program that passes compiles there. What it does not do is assemble, link or run; "make build-others" links.
 package main
@@ -31,6 +32,24 @@ func main() {
 	}
 }
 
+// module is a folder and programs of it.
+type module struct {
+	dir, cgo string
+	packages []string
+}
+
+func parseModule(text string) (module, error) {
+	dir, packages, ok := strings.Cut(text, "=")
+	if !ok {
+		return module{}, fmt.Errorf("%q: write FOLDER=PACKAGE,...", text)
+	}
+	m := module{dir: dir, cgo: "0", packages: strings.Split(packages, ",")}
+	if dir, with := strings.CutSuffix(dir, "+cgo"); with {
+		m.dir, m.cgo = dir, "1"
+	}
+	return m, nil
+}
+
 // check the modules' programs on one platform.
 func check(name string, modules []string) (checked, bodies int, errs []error) {
 	goos, goarch, ok := strings.Cut(name, "/")
@@ -38,16 +57,16 @@ func check(name string, modules []string) (checked, bodies int, errs []error) {
 		return 0, 0, []error{fmt.Errorf("write GOOS/GOARCH")}
 	}
 	c := newChecker(goarch)
-	for _, module := range modules {
-		dir, packages, ok := strings.Cut(module, "=")
-		if !ok {
-			return 0, 0, []error{fmt.Errorf("%q: write FOLDER=PACKAGE,...", module)}
-		}
-		here, err := list(dir, strings.Split(packages, ","), runtime.GOOS, runtime.GOARCH)
+	for _, text := range modules {
+		m, err := parseModule(text)
 		if err != nil {
 			return 0, 0, []error{err}
 		}
-		there, err := list(dir, strings.Split(packages, ","), goos, goarch)
+		here, err := list(m, runtime.GOOS, runtime.GOARCH)
+		if err != nil {
+			return 0, 0, []error{err}
+		}
+		there, err := list(m, goos, goarch)
 		if err != nil {
 			return 0, 0, []error{err}
 		}

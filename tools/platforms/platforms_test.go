@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// module of one program, with files of the given names.
-func module(t *testing.T, files map[string]string) string {
+// program is a module of one, with files of the given names.
+func program(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	files["go.mod"] = "module example.com/p\n\ngo 1.26\n"
@@ -23,6 +23,7 @@ func module(t *testing.T, files map[string]string) string {
 func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct {
 		files map[string]string
+		with  string // +cgo
 		want  string // in an error; empty for none
 	}{
 		"the same everywhere": {files: map[string]string{"p.go": "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println() }\n"}},
@@ -32,12 +33,19 @@ func TestCheck(t *testing.T) {
 		"a file of Linux alone": {want: "undefined: act", files: map[string]string{
 			"p.go": "package main\n\nfunc main() { act() }\n", "p_linux.go": "package main\n\nfunc act() {}\n",
 		}},
+		"C": {with: "+cgo", files: map[string]string{
+			"p.go": "package main\n\n// int f(void);\nimport \"C\"\n\nfunc main() { println(int(C.f()), known(nil)) }\n",
+			"q.go": "package main\n\nfunc known(s *_Ctype_struct_s) bool { return s != nil }\n",
+		}},
+		"C and a call of Linux alone": {with: "+cgo", want: "undefined: syscall.Unshare", files: map[string]string{
+			"p.go": "package main\n\n// int f(void);\nimport \"C\"\n\nimport \"syscall\"\n\nfunc main() { _ = syscall.Unshare(int(C.f())) }\n",
+		}},
 		"a call of Linux alone": {want: "undefined: syscall.Unshare", files: map[string]string{
 			"p.go": "package main\n\nimport \"syscall\"\n\nfunc main() { _ = syscall.Unshare(0) }\n",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, errs := check("darwin/arm64", []string{module(t, test.files) + "=."})
+			_, _, errs := check("darwin/arm64", []string{program(t, test.files) + test.with + "=."})
 			switch {
 			case test.want == "" && len(errs) > 0:
 				t.Error(errs)
