@@ -9,8 +9,19 @@ tsan_FLAGS = -fsanitize=thread -Wno-error=tsan
 # the buffer is another thread's.
 TSAN = die_after_fork=0 intercept_send=0
 
+# The driver with all that calls.tab has, for the test that calls all of it, and for what a client may send that is none.
+WHOLE = $(T)/driver
+$(WHOLE)/libcuda.so.1: test/whole_driver.c $(wildcard $(CUDA)/test/stub*) $(CUDA)/driver_types.h | stub-driver
+	@mkdir -p $(@D)
+	$(CC) -O1 -g $(STRICT) -I$(CUDA)/build -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ $< $(CUDA)/test/stub_card.c -ldl -pthread
+$(WHOLE)/libnvidia-ml.so.1: test/whole_nvml.c $(wildcard $(CUDA)/test/stub*) $(CUDA)/driver_types.h
+	@mkdir -p $(@D)
+	$(CC) -O1 -g $(STRICT) -shared -Wl,-soname,libnvidia-ml.so.1 -o $@ $< $(CUDA)/test/stub_nvml.c $(CUDA)/test/stub_node.c $(CUDA)/test/stub_card.c
+
 stub-driver:
 	@$(MAKE) --no-print-directory -s -C $(CUDA) stub build/test/libelasticgpu.so
+
+ENVIRONMENT = REMOTE_SERVER=$(CURDIR)/$(T)/$(1)/elastic-gpu-remote ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS="$(TSAN) halt_on_error=1"
 
 # The programs have the client linked in, which is how the sanitizers see it. The server is another program, with the driver.
 define FLAVOUR
@@ -30,14 +41,16 @@ $(T)/$(1)/lib/libcuda.so.1: $(CLIENT) $(HEADERS)
 $(T)/$(1)/lib/libnvidia-ml.so.1: $(NVML) $(HEADERS)
 	@mkdir -p $$(@D)
 	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) $(LIBRARY) -Wl,-soname,libnvidia-ml.so.1 -o $$@ $(NVML) -ldl
-$(T)/$(1)/libraries: test/libraries.c test/check_remote.h test/network.h $(CUDA)/test/runner.h $(COMMON) $(HEADERS)
+$(T)/$(1)/libraries $(T)/$(1)/rows: $(T)/$(1)/%: test/%.c test/check_remote.h test/network.h $(CUDA)/test/runner.h $(COMMON) $(HEADERS)
 	@mkdir -p $$(@D)
 	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ $$< $(COMMON) -ldl -pthread
-run-$(1): stub-driver $(T)/plain/elastic-gpu-remote $(T)/$(1)/libraries $(T)/$(1)/lib/libcuda.so.1 $(T)/$(1)/lib/libnvidia-ml.so.1
+run-$(1): stub-driver $(WHOLE)/libcuda.so.1 $(WHOLE)/libnvidia-ml.so.1 $(T)/plain/elastic-gpu-remote $(T)/$(1)/libraries $(T)/$(1)/rows $(T)/$(1)/lib/libcuda.so.1 $(T)/$(1)/lib/libnvidia-ml.so.1
 run-$(1): stub-driver $(T)/$(1)/program $(T)/$(1)/modules $(T)/$(1)/elastic-gpu-remote $(T)/$(1)/fuzz
-	@for test in program modules; do REMOTE_SERVER=$(CURDIR)/$(T)/$(1)/elastic-gpu-remote STUB_LIBRARY=$(CURDIR)/$(STUB) ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS="$(TSAN) halt_on_error=1" $(T)/$(1)/$$$$test || exit 1; done
-	@LD_LIBRARY_PATH=$(CURDIR)/$(T)/$(1)/lib REMOTE_SERVER=$(CURDIR)/$(T)/$(1)/elastic-gpu-remote PLAIN_SERVER=$(CURDIR)/$(T)/plain/elastic-gpu-remote STUB_LIBRARY=$(CURDIR)/$(STUB) ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS="$(TSAN) halt_on_error=1" $(T)/$(1)/libraries
-	@LD_LIBRARY_PATH=$(CURDIR)/$(STUB) ASAN_OPTIONS=detect_leaks=0:exitcode=99 UBSAN_OPTIONS=exitcode=99 TSAN_OPTIONS="$(TSAN) exitcode=99" $(T)/$(1)/fuzz
+	@for test in program modules; do $(call ENVIRONMENT,$(1)) STUB_LIBRARY=$(CURDIR)/$(STUB) $(T)/$(1)/$$$$test || exit 1; done
+	@$(call ENVIRONMENT,$(1)) STUB_LIBRARY=$(CURDIR)/$(WHOLE)
+	@LD_LIBRARY_PATH=$(CURDIR)/$(T)/$(1)/lib $(call ENVIRONMENT,$(1)) PLAIN_SERVER=$(CURDIR)/$(T)/plain/elastic-gpu-remote STUB_LIBRARY=$(CURDIR)/$(STUB) $(T)/$(1)/libraries
+	@LD_LIBRARY_PATH=$(CURDIR)/$(T)/$(1)/lib $(call ENVIRONMENT,$(1)) STUB_LIBRARY=$(CURDIR)/$(WHOLE) $(T)/$(1)/rows
+	@LD_LIBRARY_PATH=$(CURDIR)/$(WHOLE) ASAN_OPTIONS=detect_leaks=0:exitcode=99 UBSAN_OPTIONS=exitcode=99 TSAN_OPTIONS="$(TSAN) exitcode=99" $(T)/$(1)/fuzz
 endef
 $(foreach f,plain asan tsan,$(eval $(call FLAVOUR,$(f))))
 
