@@ -283,13 +283,25 @@ int serve_launch(struct served *s)
 
 /* ---- copies ---- */
 
+/* A graph copies when it is launched, from where the bytes were when it was captured: the server does not have them that long. */
+static bool in_capture(void *stream)
+{
+	int status = 0;
+
+	return stream && driver.cuStreamIsCapturing && driver.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status;
+}
+
 static int find_copy(struct served *s, struct wire_copy *c, void **stream, uint32_t most)
 {
+	enum { STREAM_CAPTURE_UNSUPPORTED = 900 };
+
 	GET(*c);
 	if (c->bytes > most)
 		return BROKEN;
 	if (!object_find(s, KIND_stream, c->with_stream ? c->stream : 0, stream))
 		return CUDA_ERROR_INVALID_HANDLE;
+	if (in_capture(*stream))
+		return STREAM_CAPTURE_UNSUPPORTED;
 	return memory_owns(c->address, c->bytes, 1) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

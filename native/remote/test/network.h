@@ -175,7 +175,7 @@ static void *network(void *arg)
 	return NULL;
 }
 
-static void start_network(void)
+__attribute__((unused)) static void start_network(void)
 {
 	static int listener;
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
