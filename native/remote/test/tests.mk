@@ -21,11 +21,11 @@ $(WHOLE)/libnvidia-ml.so.1: test/whole_nvml.c $(wildcard $(CUDA)/test/stub*) $(C
 stub-driver:
 	@$(MAKE) --no-print-directory -s -C $(CUDA) stub build/test/libelasticgpu.so
 
-ENVIRONMENT = REMOTE_SERVER=$(CURDIR)/$(T)/$(1)/elastic-gpu-remote ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS="$(TSAN) halt_on_error=1"
+ENVIRONMENT = REMOTE_SERVER=$(CURDIR)/$(T)/$(1)/elastic-gpu-remote REMOTE_DELAY=$(CURDIR)/$(T)/delay ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS="$(TSAN) halt_on_error=1"
 
 # The programs have the client linked in, which is how the sanitizers see it. The server is another program, with the driver.
 define FLAVOUR
-$(T)/$(1)/program $(T)/$(1)/modules $(T)/$(1)/answers: $(T)/$(1)/%: test/%.c test/check_remote.h test/linked.h test/network.h $(CUDA)/test/runner.h $(CLIENT) $(HEADERS)
+$(T)/$(1)/program $(T)/$(1)/modules $(T)/$(1)/answers $(T)/$(1)/cuts: $(T)/$(1)/%: test/%.c test/check_remote.h test/linked.h test/network.h test/work.h $(CUDA)/test/runner.h $(CLIENT) $(HEADERS)
 	@mkdir -p $$(@D)
 	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ $$< $(CLIENT) -ldl -pthread
 $(T)/$(1)/elastic-gpu-remote: $(SERVER) server_main.c $(HEADERS)
@@ -45,14 +45,18 @@ $(T)/$(1)/libraries $(T)/$(1)/rows: $(T)/$(1)/%: test/%.c test/check_remote.h te
 	@mkdir -p $$(@D)
 	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ $$< $(COMMON) -ldl -pthread
 run-$(1): stub-driver $(WHOLE)/libcuda.so.1 $(WHOLE)/libnvidia-ml.so.1 $(T)/plain/elastic-gpu-remote $(T)/$(1)/libraries $(T)/$(1)/rows $(T)/$(1)/lib/libcuda.so.1 $(T)/$(1)/lib/libnvidia-ml.so.1
-run-$(1): stub-driver $(T)/$(1)/program $(T)/$(1)/modules $(T)/$(1)/answers $(T)/$(1)/elastic-gpu-remote $(T)/$(1)/fuzz
-	@for test in program modules; do $(call ENVIRONMENT,$(1)) STUB_LIBRARY=$(CURDIR)/$(STUB) $(T)/$(1)/$$$$test || exit 1; done
+run-$(1): stub-driver $(T)/$(1)/program $(T)/$(1)/modules $(T)/$(1)/answers $(T)/$(1)/cuts $(T)/delay $(T)/$(1)/elastic-gpu-remote $(T)/$(1)/fuzz
+	@for test in program modules cuts; do $(call ENVIRONMENT,$(1)) STUB_LIBRARY=$(CURDIR)/$(STUB) $(T)/$(1)/$$$$test || exit 1; done
 	@$(call ENVIRONMENT,$(1)) STUB_LIBRARY=$(CURDIR)/$(WHOLE) $(T)/$(1)/answers
 	@LD_LIBRARY_PATH=$(CURDIR)/$(T)/$(1)/lib $(call ENVIRONMENT,$(1)) PLAIN_SERVER=$(CURDIR)/$(T)/plain/elastic-gpu-remote STUB_LIBRARY=$(CURDIR)/$(STUB) $(T)/$(1)/libraries
 	@LD_LIBRARY_PATH=$(CURDIR)/$(T)/$(1)/lib $(call ENVIRONMENT,$(1)) STUB_LIBRARY=$(CURDIR)/$(WHOLE) $(T)/$(1)/rows
 	@LD_LIBRARY_PATH=$(CURDIR)/$(WHOLE) ASAN_OPTIONS=detect_leaks=0:exitcode=99 UBSAN_OPTIONS=exitcode=99 TSAN_OPTIONS="$(TSAN) exitcode=99" $(T)/$(1)/fuzz
 endef
 $(foreach f,plain asan tsan,$(eval $(call FLAVOUR,$(f))))
+
+$(T)/delay: test/delay.c $(COMMON) $(HEADERS)
+	@mkdir -p $(@D)
+	$(CC) -O1 -g $(STRICT) -o $@ $< $(COMMON) -ldl -pthread
 
 # What tests of the agents' way between the two need: a client that finds its server below a root, a server, a program.
 relay: stub-driver $(T)/plain/elastic-gpu-remote $(T)/relay/libcuda.so.1 $(T)/relay/rounds
