@@ -50,6 +50,8 @@ function size_of(   i, s) {
 	for (i = 1; i <= params; i++) if (goes(i) && how[i] != "str") s = s " + sizeof(" (how[i] == "in" ? ctype(type[i]) : how[i] == "card" ? "int32_t" : "uint64_t") ")"
 	return s
 }
+# How the client asks.
+function ask() { return mode != "cached" ? "call_sync" : cached_if == "" ? "call_cached" : "(" cached_if " ? call_cached : call_sync)" }
 function handle(i) { return (type[i] == "function" ? "id_of_function(" : "id_of(") name[i] ")" }
 
 function client_function(   i, ins, outs, text, sent) {
@@ -69,7 +71,7 @@ function client_function(   i, ins, outs, text, sent) {
 		else if (goes(i)) printf "\twriter_put(&w, &%s, sizeof %s);\n", name[i], name[i]
 	}
 	if (text != "") {
-		printf "\treturn call_text(CALL_%s, &w, %s, %s_size);\n}\n\n", symbol, text, text
+		printf "\treturn call_text(%s, CALL_%s, &w, %s, %s_size);\n}\n\n", ask(), symbol, text, text
 		return
 	}
 	if (mode == "async") {
@@ -83,12 +85,14 @@ function client_function(   i, ins, outs, text, sent) {
 	}
 	for (i = 1; i <= params; i++) outs += comes(i)
 	if (!outs) {
-		printf "\treturn call_sync(CALL_%s, %s, NULL, 0);\n}\n\n", symbol, sent
+		printf "\tCUresult r = call_sync(CALL_%s, %s, NULL, 0);\n", symbol, sent
+		for (i = 1; i <= params; i++) if (how[i] == "gone") print "\tcached_forget();"
+		print "\treturn r;\n}\n"
 		return
 	}
 	print "\tunsigned char back[256];\n\tsize_t expect = 0;"
 	for (i = 1; i <= params; i++) if (comes(i)) printf "\texpect += sizeof(%s);\n", stored(i)
-	printf "\tCUresult r = call_sync(CALL_%s, %s, back, expect);\n", symbol, sent
+	printf "\tCUresult r = %s(CALL_%s, %s, back, expect);\n", ask(), symbol, sent
 	print "\tif (r != CUDA_SUCCESS)\n\t\treturn r;"
 	print "\tstruct reader in = {back, back + expect};"
 	for (i = 1; i <= params; i++) if (comes(i)) {
@@ -213,11 +217,12 @@ BEGIN {
 /^#/ || NF == 0 { next }
 {
 	symbol = $1; since = $2; thread = $3; mode = $4; nvml = symbol ~ /^nvml/
-	params = 0; added = dropped = ""
+	params = 0; added = dropped = cached_if = ""
 	for (f = 5; f <= NF; f++) {
 		n = split($f, part, ":")
 		if (part[1] == "+mem") { added = part[2]; added_bytes = part[3]; continue }
 		if (part[1] == "-mem") { dropped = part[2]; continue }
+		if (part[1] == "+if") { cached_if = part[2]; continue }
 		params++
 		how[params] = part[1]; type[params] = ""; length_of[params] = ""
 		if (part[1] == "str" || part[1] == "text" || part[1] == "card") name[params] = part[2]
@@ -226,21 +231,21 @@ BEGIN {
 	}
 	if (what == "numbers") {
 		printf "typedef %s (*fn_%s)(%s);\n", nvml ? "nvmlReturn" : "CUresult", symbol, signature()
-		if (mode ~ /^(async|sync|block|asked)$/) ids = ids "\tCALL_" symbol ",\n"
+		if (mode ~ /^(async|sync|cached|block|asked)$/) ids = ids "\tCALL_" symbol ",\n"
 		reals[nvml] = reals[nvml] "\tfn_" symbol " " symbol ";\n"
 		names[nvml] = names[nvml] "\tX(" symbol ", " mode ") \\\n"
-		if (mode ~ /^(async|sync|block|asked)$/) sizes = sizes "\tX(" symbol ", " size_of() ") \\\n"
+		if (mode ~ /^(async|sync|cached|block|asked)$/) sizes = sizes "\tX(" symbol ", " size_of() ") \\\n"
 	}
-	if (what == "nvml" && nvml && mode == "block") nvml_function()
+	if (what == "nvml" && nvml && mode ~ /^(cached|block)$/) nvml_function()
 	if (what == "nvml_exports" && nvml) printf "EXPORT nvmlReturn %s(%s);\n", symbol, signature()
-	if (what == "server" && mode ~ /^(async|sync|block|asked)$/) {
+	if (what == "server" && mode ~ /^(async|sync|cached|block|asked)$/) {
 		if (nvml) server_nvml_function()
 		else server_function()
-		rows = rows "\t[CALL_" symbol "] = {\"" symbol "\", serve_" symbol ", " (mode == "block") ", " (mode != "async") ", " nvml "},\n"
+		rows = rows "\t[CALL_" symbol "] = {\"" symbol "\", serve_" symbol ", " (mode == "block" || nvml) ", " (mode != "async") ", " nvml "},\n"
 	}
 	if (nvml) next
 	if (what == "client") {
-		if (mode ~ /^(async|sync|block)$/) client_function()
+		if (mode ~ /^(async|sync|cached|block)$/) client_function()
 		thread_function()
 	}
 	if (what == "exports") {

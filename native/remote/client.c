@@ -379,6 +379,7 @@ static void forked(void)
 	memset(client.session, 0, sizeof client.session);
 	own_lane = 0;
 	copies_forked();
+	cached_forked();
 	code_forked();
 	contexts_forked();
 	handles_forked();
@@ -427,7 +428,7 @@ CUresult client_start(void)
 CUresult elastic_remote_call(uint64_t version, unsigned call, const void *args, size_t size, void *into, size_t expect)
 {
 	CUresult r = version == REMOTE_VERSION ? client_start() : CUDA_ERROR_NOT_SUPPORTED;
-	return r == CUDA_SUCCESS ? call_sync(call, args, size, into, expect) : r;
+	return r == CUDA_SUCCESS ? call_nvml(call, args, size, into, expect) : r;
 }
 
 int client_connect_for_copies(void)
@@ -437,6 +438,8 @@ int client_connect_for_copies(void)
 	bool refused = false;
 	return say_hello(HELLO_COPIES, 0, &answer, &c, &refused) ? c.fd : -1;
 }
+
+bool client_ready(void) { return atomic_load(&client.state) == STATE_READY; }
 
 unsigned client_lane(void) { return lane(); }
 

@@ -20,12 +20,20 @@ struct slot {
 };
 
 CUresult client_start(void);
+bool client_ready(void);
 /* For the other library of ours in the program, which has the same number of a version: begins the session if need be. */
 __attribute__((visibility("default"))) CUresult elastic_remote_call(uint64_t version, unsigned call, const void *args, size_t size, void *into, size_t expect);
 CUresult call_async(unsigned call, const void *args, size_t size);
 CUresult call_sync(unsigned call, const void *args, size_t size, void *into, size_t expect);
 /* The same, with a part of its payload that is the caller's again when this returns. */
 CUresult call_sync_lending(unsigned call, const void *args, size_t size, const void *data, size_t bytes, void *into, size_t expect);
+/* The same for an answer that cannot change (client_cached.c), while there is a session. */
+CUresult call_cached(unsigned call, const void *args, size_t size, void *into, size_t expect);
+/* A call of NVML's, cached or not. */
+CUresult call_nvml(unsigned call, const void *args, size_t size, void *into, size_t expect);
+/* What an answer was about may be gone. */
+void cached_forget(void);
+void cached_forked(void);
 /* Sends a call without waiting for its answer, which slot_wait does. */
 CUresult slot_send(struct slot *s, unsigned call, const void *args, size_t size, const void *data, size_t bytes);
 CUresult slot_wait(struct slot *s);

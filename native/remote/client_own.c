@@ -8,6 +8,9 @@
 static const int absent[] = {19 /* maps host memory */, 41 /* one address space */, 83, 89, 88, 91, 99, 100, 101 /* managed and pageable memory */,
 	102 /* virtual memory management */, 115 /* stream-ordered pools: allocations are carried, pools are not */};
 
+/* Attributes that somebody may change while the program runs: the time limit of kernels, and who may use the card. */
+static bool changes(int attribute) { return attribute == 17 || attribute == 20; }
+
 CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice dev)
 {
 	struct writer w = {.size = 0};
@@ -17,7 +20,7 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice dev)
 		return CUDA_ERROR_INVALID_VALUE;
 	writer_put(&w, &attribute, sizeof attribute);
 	writer_put(&w, &dev, sizeof dev);
-	r = call_sync(CALL_cuDeviceGetAttribute, w.bytes, w.size, value, sizeof *value);
+	r = (changes(attribute) ? call_sync : call_cached)(CALL_cuDeviceGetAttribute, w.bytes, w.size, value, sizeof *value);
 	for (unsigned i = 0; r == CUDA_SUCCESS && i < sizeof absent / sizeof *absent; i++)
 		if (absent[i] == attribute)
 			*value = 0;
@@ -35,10 +38,10 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice dev, CUdevice peer)
 
 CUresult cuInit(unsigned flags) { return flags ? CUDA_ERROR_INVALID_VALUE : client_start(); }
 
-CUresult call_text(unsigned call, const struct writer *w, char *text, int size)
+CUresult call_text(ask_fn ask, unsigned call, const struct writer *w, char *text, int size)
 {
 	char back[MOST_NAME];
-	CUresult r = size > 0 ? call_sync(call, w->bytes, w->size, back, sizeof back) : CUDA_ERROR_INVALID_VALUE;
+	CUresult r = size > 0 ? ask(call, w->bytes, w->size, back, sizeof back) : CUDA_ERROR_INVALID_VALUE;
 
 	if (r == CUDA_SUCCESS) {
 		back[sizeof back - 1] = 0;
@@ -141,7 +144,13 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
 	return r;
 }
 
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) { return call_sync(CALL_release, &dev, sizeof dev, NULL, 0); }
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+	CUresult r = call_sync(CALL_release, &dev, sizeof dev, NULL, 0);
+
+	cached_forget(); /* with the last a context loses its code */
+	return r;
+}
 
 CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice dev)
 {
@@ -163,6 +172,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 	if (own.depth && own.stack[own.depth - 1] == id)
 		cuCtxPopCurrent_v2(NULL);
 	r = call_sync(CALL_destroy_context, &id, sizeof id, NULL, 0);
+	cached_forget();
 	return r;
 }
 

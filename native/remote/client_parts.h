@@ -11,7 +11,8 @@
 #include "wire_calls.h"
 
 static inline void *own_stream(void *stream) { return stream ? stream : (void *)CU_STREAM_PER_THREAD; }
-/* A call that answers with text. */
-CUresult call_text(unsigned call, const struct writer *w, char *text, int size);
+/* A call that answers with text, and how it is asked. */
+typedef CUresult (*ask_fn)(unsigned call, const void *args, size_t size, void *into, size_t expect);
+CUresult call_text(ask_fn ask, unsigned call, const struct writer *w, char *text, int size);
 
 #endif

@@ -1,6 +1,171 @@
-/* What is refused, with a driver that has all of calls.tab. */
+/* What the client answers by itself, and what it refuses, with a driver that has all of calls.tab. */
 #include "linked.h"
 #include "network.h"
+
+static void start(void)
+{
+	serve_with(NULL, NULL);
+	start_network(); /* sees what is asked */
+	atomic_store(&cut_after, LONG_MAX);
+	begin();
+}
+
+static CUfunction function(CUmodule *mod, const char *name)
+{
+	CUfunction f;
+
+	EQUAL(cuModuleLoadData(mod, ".version 8.0"), CUDA_SUCCESS);
+	EQUAL(cuModuleGetFunction(&f, *mod, name), CUDA_SUCCESS);
+	return f;
+}
+
+static const char *asked[64];
+static unsigned asked_count;
+
+/* Asks twice: the answer is the same, and nothing is sent for the second. */
+#define ONCE(name, into, ...) do { \
+	unsigned char first_[sizeof into]; \
+	memset(into, 0, sizeof into); \
+	EQUAL(name(__VA_ARGS__), CUDA_SUCCESS); \
+	memcpy(first_, into, sizeof into); \
+	memset(into, 0, sizeof into); \
+	long before_ = atomic_load(&carried); \
+	EQUAL(name(__VA_ARGS__), CUDA_SUCCESS); \
+	EQUAL(atomic_load(&carried), before_); \
+	CHECK(!memcmp(into, first_, sizeof into)); \
+	asked[asked_count++] = #name; \
+} while (0)
+
+static void cached(void)
+{
+	int n[1];
+	char text[64];
+	CUdevice dev[1];
+	CUuuid uuid[1];
+	CUmodule mod;
+	CUfunction f;
+
+	start();
+	f = function(&mod, "add");
+	ONCE(cuDriverGetVersion, n, n);
+	ONCE(cuDeviceGetCount, n, n);
+	EQUAL(n[0], 2);
+	ONCE(cuFuncGetAttribute, n, n, 4, f);
+	EQUAL(n[0], 4);
+	for (int d = 0; d < 2; d++) {
+		ONCE(cuDeviceGet, dev, dev, d);
+		EQUAL(dev[0], d);
+		ONCE(cuDeviceGetName, text, text, sizeof text, d);
+		EQUAL(text[5], '0' + d);
+		ONCE(cuDeviceGetUuid, uuid, uuid, d);
+		ONCE(cuDeviceGetUuid_v2, uuid, uuid, d);
+		EQUAL(uuid[0].bytes[15], 0x20 + d);
+		ONCE(cuDeviceGetPCIBusId, text, text, sizeof text, d);
+		EQUAL(text[6], '0' + d);
+		ONCE(cuDeviceGetAttribute, n, n, 75, d);
+		EQUAL(n[0], 75000 + d);
+		ONCE(cuDeviceGetAttribute, n, n, 41, d);
+		EQUAL(n[0], 0);
+	}
+	EQUAL(cuDeviceGetName(text, 4, 1), CUDA_SUCCESS);
+	CHECK(!strcmp(text, "Stu"));
+	EQUAL(cuDeviceGetName(text, 0, 1), CUDA_ERROR_INVALID_VALUE);
+	for (int i = 0; i < 2; i++) /* an error is asked for again */
+		EQUAL(cuDeviceGet(dev, 2), CUDA_ERROR_INVALID_DEVICE);
+#define IS_CACHED(symbol, mode) if (!strcmp(#mode, "cached")) { \
+		bool found_ = false; \
+		for (unsigned i = 0; i < asked_count; i++) \
+			found_ |= !strcmp(asked[i], #symbol); \
+		if (!found_) fprintf(stderr, "%s is cached, and not called here\n", #symbol); \
+		CHECK(found_); }
+	EACH_CALL(IS_CACHED)
+}
+
+/* What may change is asked again, and what was about an object that is gone. */
+static void changing(void)
+{
+	size_t before, after, total;
+	CUmodule mod, other;
+	CUdeviceptr p;
+	CUfunction f;
+	int n = 0, status;
+
+	start();
+	f = function(&mod, "spin");
+	for (int set = 64; set <= 128; set += 64) {
+		EQUAL(cuFuncSetAttribute(f, 8, set), CUDA_SUCCESS);
+		EQUAL(cuFuncGetAttribute(&n, 8, f), CUDA_SUCCESS);
+		EQUAL(n, set);
+	}
+	EQUAL(cuFuncGetAttribute(&n, 4, f), CUDA_SUCCESS);
+	CHECK(function(&other, "spin") && other != mod);
+	EQUAL(cuMemGetInfo_v2(&before, &total), CUDA_SUCCESS);
+	EQUAL(cuMemAlloc_v2(&p, 1 << 20), CUDA_SUCCESS);
+	EQUAL(cuMemGetInfo_v2(&after, &total), CUDA_SUCCESS);
+	EQUAL(before - after, 1 << 20);
+	for (int i = 0; i < 2; i++) { /* a claim's limits may change, and so may who may use the card */
+		long sent = atomic_load(&carried);
+		EQUAL(cuDeviceTotalMem_v2(&total, 0), CUDA_SUCCESS);
+		CHECK(atomic_load(&carried) > sent);
+		sent = atomic_load(&carried);
+		EQUAL(cuDeviceGetAttribute(&n, 20, 0), CUDA_SUCCESS);
+		CHECK(atomic_load(&carried) > sent);
+	}
+	EQUAL(cuModuleUnload(other), CUDA_SUCCESS);
+	EQUAL(cuModuleUnload(mod), CUDA_SUCCESS);
+	EQUAL(cuFuncGetAttribute(&n, 4, f), CUDA_ERROR_INVALID_HANDLE);
+	for (int i = 0; i < 2; i++) { /* answers take each other's places */
+		for (int attribute = 200; attribute < 2200; attribute++) {
+			EQUAL(cuDeviceGetAttribute(&n, attribute, attribute % 2), CUDA_SUCCESS);
+			EQUAL(n, 1000 * attribute + attribute % 2);
+		}
+	}
+	EQUAL(cuDeviceGetCount(&n), CUDA_SUCCESS);
+	pid_t pid = fork();
+	if (pid == 0) {
+		EQUAL(cuDeviceGetCount(&n), CUDA_ERROR_NOT_INITIALIZED);
+		begin();
+		EQUAL(cuDeviceGetCount(&n), CUDA_SUCCESS);
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	EQUAL(status, 0);
+	CHECK(kill(server, SIGKILL) == 0 && waitpid(server, NULL, 0) == server);
+	serve_with(NULL, NULL); /* another one knows nothing of the session */
+	address_is("network");
+	EQUAL(cuMemGetInfo_v2(&after, &total), CUDA_ERROR_DEVICE_UNAVAILABLE);
+	EQUAL(cuDeviceGetCount(&n), CUDA_ERROR_DEVICE_UNAVAILABLE);
+}
+
+static void *ask_often(void *arg)
+{
+	CUmodule mod;
+	int n;
+
+	EQUAL(cuCtxSetCurrent(arg), CUDA_SUCCESS);
+	for (int i = 0; i < 200; i++) {
+		CUfunction f = function(&mod, "store");
+		EQUAL(cuFuncGetAttribute(&n, i % 8, f), CUDA_SUCCESS);
+		EQUAL(n, 100 + i % 8);
+		EQUAL(cuDeviceGetAttribute(&n, 200 + i % 7, i % 2), CUDA_SUCCESS);
+		EQUAL(n, 1000 * (200 + i % 7) + i % 2);
+	}
+	return NULL;
+}
+
+/* Threads ask while others load code. */
+static void threads(void)
+{
+	CUcontext ctx;
+	pthread_t t[4];
+
+	start();
+	EQUAL(cuCtxGetCurrent(&ctx), CUDA_SUCCESS);
+	for (int i = 0; i < 4; i++)
+		CHECK(pthread_create(&t[i], NULL, ask_often, ctx) == 0);
+	for (int i = 0; i < 4; i++)
+		CHECK(pthread_join(t[i], NULL) == 0);
+}
 
 /* What a graph copies it copies when it is launched, from the program's memory as it is then. That is refused: the graph would
  * copy from where the server had these bytes once. */
@@ -12,8 +177,7 @@ static void copies_in_graphs(void)
 	CUstream stream;
 	CUgraph graph;
 
-	serve_with(NULL, NULL);
-	begin();
+	start();
 	EQUAL(cuMemAlloc_v2(&p, sizeof mine), CUDA_SUCCESS);
 	EQUAL(cuStreamCreate(&stream, 1), CUDA_SUCCESS);
 	EQUAL(cuStreamBeginCapture_v2(stream, 2), CUDA_SUCCESS);
@@ -27,4 +191,4 @@ static void copies_in_graphs(void)
 	EQUAL(cuStreamSynchronize(stream), CUDA_SUCCESS);
 }
 
-MAIN(T(copies_in_graphs))
+MAIN(T(cached), T(changing), T(threads), T(copies_in_graphs))

@@ -227,11 +227,69 @@ static void breaks(void)
 	start_network();
 	load_nvml();
 	EQUAL(nvml.nvmlInit_v2(), NVML_SUCCESS);
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 2; i++) {
 		EQUAL(nvml.nvmlDeviceGetName(card(0), name, sizeof name), NVML_SUCCESS);
 		CHECK(!strcmp(name, "NVIDIA A100-SXM4-40GB"));
 	}
+	atomic_store(&cut_after, 300); /* from the next connection on */
+	for (int i = 0; i < 200; i++)
+		EQUAL(memory(0).used, 0);
 	CHECK(atomic_load(&cuts) > 20);
+}
+
+/* What cannot change is asked for once, whichever library is used; what can is asked for each time. */
+static void cached(void)
+{
+	static const char *asked[32];
+	char text[96], first[96];
+	unsigned count = 0;
+	int version, same, minor;
+	nvmlPciInfo pci, pci_again;
+
+	serve_with(NULL, NULL);
+	atomic_store(&cut_after, LONG_MAX);
+	start_network();
+	load_nvml();
+	EQUAL(nvml.nvmlInit_v2(), NVML_SUCCESS);
+	nvmlDevice dev[] = {card(0), card(1)};
+#define ONCE(name, compare, ...) do { \
+	EQUAL(nvml.name(__VA_ARGS__), NVML_SUCCESS); \
+	compare ## _FIRST; \
+	long before_ = atomic_load(&carried); \
+	EQUAL(nvml.name(__VA_ARGS__), NVML_SUCCESS); \
+	EQUAL(atomic_load(&carried), before_); \
+	compare ## _AGAIN; \
+	asked[count++] = #name; \
+} while (0)
+#define TEXT_FIRST strcpy(first, text); memset(text, 0, sizeof text)
+#define TEXT_AGAIN CHECK(*text && !strcmp(first, text))
+#define NUMBER_FIRST same = version; version = 0
+#define NUMBER_AGAIN CHECK(version && same == version)
+#define PCI_FIRST pci_again = pci; memset(&pci, 0, sizeof pci)
+#define PCI_AGAIN CHECK(pci.bus && pci.bus == pci_again.bus && !strcmp(pci.bus_id, pci_again.bus_id))
+	ONCE(nvmlSystemGetDriverVersion, TEXT, text, sizeof text);
+	ONCE(nvmlSystemGetNVMLVersion, TEXT, text, sizeof text);
+	ONCE(nvmlSystemGetCudaDriverVersion, NUMBER, &version);
+	ONCE(nvmlSystemGetCudaDriverVersion_v2, NUMBER, &version);
+	for (unsigned i = 0; i < 2; i++) {
+		ONCE(nvmlDeviceGetName, TEXT, dev[i], text, sizeof text);
+		ONCE(nvmlDeviceGetUUID, TEXT, dev[i], text, sizeof text);
+		EQUAL(text[strlen(text) - 1], '0' + (int)i);
+		ONCE(nvmlDeviceGetPciInfo_v3, PCI, dev[i], &pci);
+		EQUAL(pci.bus, 16 + i);
+		ONCE(nvmlDeviceGetCudaComputeCapability, NUMBER, dev[i], &version, &minor);
+	}
+	long before = atomic_load(&carried);
+	for (int i = 0; i < 2; i++)
+		EQUAL(nvml.nvmlDeviceGetName(NULL, text, sizeof text), NVML_ERROR_INVALID_ARGUMENT);
+	CHECK(atomic_load(&carried) > before + 2 * MOST_NAME); /* what NVML refuses is asked again */
+#define IS_CACHED(symbol, mode) if (!strcmp(#mode, "cached")) { \
+		bool found_ = false; \
+		for (unsigned i = 0; i < count; i++) \
+			found_ |= !strcmp(asked[i], #symbol); \
+		if (!found_) fprintf(stderr, "%s is cached, and not called here\n", #symbol); \
+		CHECK(found_); }
+	EACH_NVML(IS_CACHED)
 }
 
 static void file(const char *path, const char *text, off_t size)
@@ -333,4 +391,4 @@ static void closed(void)
 	EQUAL(cuda.cuCtxSynchronize(), CUDA_SUCCESS);
 }
 
-MAIN(T(answers), T(absent), T(counted), T(used), T(errors), T(breaks), T(share), T(lost), T(another_driver), T(closed))
+MAIN(T(answers), T(absent), T(counted), T(used), T(errors), T(breaks), T(cached), T(share), T(lost), T(another_driver), T(closed))
