@@ -87,6 +87,7 @@ void memory_forget(uint64_t context);
 uint64_t lane_context(unsigned lane);
 void lane_set_context(unsigned lane, uint64_t context);
 void lane_drop(unsigned lane);
+void lanes_forget(uint64_t context);
 bool lane_enter(unsigned lane); /* makes it this thread's */
 
 /* Buffers that copies go through (server_buffers.c). */

@@ -158,6 +158,19 @@ void lane_drop(unsigned lane)
 	lanes[lane].context = 0;
 }
 
+/* Streams end with their context, whose number another one gets. */
+void lanes_forget(uint64_t context)
+{
+	pthread_mutex_lock(&lock);
+	for (int lane = 0; lane < MOST_LANES; lane++)
+		for (int i = 0; i < STREAMS_OF_LANE; i++)
+			if (lanes[lane].own[i].context == context) {
+				lanes[lane].own[i].context = 0;
+				lanes[lane].own[i].stream = NULL;
+			}
+	pthread_mutex_unlock(&lock);
+}
+
 bool lane_enter(unsigned lane)
 {
 	static __thread uint64_t entered, then;
@@ -187,15 +200,18 @@ static bool stream_of_lane(unsigned lane, void **real)
 	bool found = false;
 
 	pthread_mutex_lock(&lock);
-	for (int i = 0; i < STREAMS_OF_LANE && !found; i++) {
-		if (!l->own[i].stream) {
-			if (!driver.cuStreamCreate || driver.cuStreamCreate(&l->own[i].stream, 0) != CUDA_SUCCESS)
-				break;
-			l->own[i].context = context;
-		}
-		found = l->own[i].context == context;
-		*real = l->own[i].stream;
+	int at = -1;
+	for (int i = STREAMS_OF_LANE - 1; i >= 0 && !found; i--) {
+		found = l->own[i].stream && l->own[i].context == context;
+		if (found || !l->own[i].stream)
+			at = i;
 	}
+	if (!found && at >= 0 && driver.cuStreamCreate && driver.cuStreamCreate(&l->own[at].stream, 0) == CUDA_SUCCESS) {
+		l->own[at].context = context;
+		found = true;
+	}
+	if (found)
+		*real = l->own[at].stream;
 	pthread_mutex_unlock(&lock);
 	return found;
 }

@@ -78,8 +78,10 @@ int serve_release(struct served *s)
 	GET(dev);
 	DONE();
 	r = driver.cuDevicePrimaryCtxRelease_v2(dev);
-	if (r == CUDA_SUCCESS && dev >= 0 && dev < MAX_DEVICES && driver.cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS && !active)
+	if (r == CUDA_SUCCESS && dev >= 0 && dev < MAX_DEVICES && driver.cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS && !active) {
 		memory_forget(primaries[dev]);
+		lanes_forget(primaries[dev]);
+	}
 	return r;
 }
 
@@ -112,6 +114,7 @@ int serve_destroy_context(struct served *s)
 	if (r == CUDA_SUCCESS) {
 		object_drop(KIND_context, id);
 		memory_forget(id);
+		lanes_forget(id);
 	}
 	return r;
 }

@@ -191,4 +191,20 @@ static void copies_in_graphs(void)
 	EQUAL(cuStreamSynchronize(stream), CUDA_SUCCESS);
 }
 
-MAIN(T(cached), T(changing), T(threads), T(copies_in_graphs))
+/* A thread's own stream is one of its context: another context that gets the number of one that is gone has another. */
+static void own_streams(void)
+{
+	CUcontext ctx, before = NULL;
+	unsigned flags;
+
+	start();
+	for (int i = 0; i < 8; i++) {
+		EQUAL(cuCtxCreate_v2(&ctx, 0, 1), CUDA_SUCCESS);
+		CHECK(!before || ctx == before);
+		before = ctx;
+		EQUAL(cuStreamGetFlags_ptsz(NULL, &flags), CUDA_SUCCESS);
+		EQUAL(cuCtxDestroy_v2(ctx), CUDA_SUCCESS);
+	}
+}
+
+MAIN(T(cached), T(changing), T(threads), T(own_streams), T(copies_in_graphs))

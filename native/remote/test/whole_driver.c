@@ -5,13 +5,16 @@
 #define cuDeviceGetAttribute stub_device_attribute
 #define cuDevicePrimaryCtxGetState stub_primary_state
 #define cuStreamCreate stub_stream_create
+#define cuCtxDestroy_v2 stub_destroy_context
 #define cuModuleLoadFatBinary stub_load_fat_binary
 #define cuModuleLoadDataEx stub_load_with_options
 #define cuMemcpyHtoDAsync_v2 stub_copy_to_card
+#include <stdbool.h>
 #include "../../cuda/test/stub_cuda.c"
 #undef cuDeviceGetAttribute
 #undef cuDevicePrimaryCtxGetState
 #undef cuStreamCreate
+#undef cuCtxDestroy_v2
 #undef cuModuleLoadFatBinary
 #undef cuModuleLoadDataEx
 #undef cuMemcpyHtoDAsync_v2
@@ -155,7 +158,7 @@ API CUresult cuMemAllocHost_v2(void **ptr, size_t bytes) { return cuMemHostAlloc
 API CUresult cuMemFreeHost(void *ptr) { free(ptr); return CUDA_SUCCESS; }
 
 /* How streams were made. They are few, and none is asked about after its end. */
-static struct { CUstream stream; unsigned flags; int priority; } made[4096];
+static struct { CUstream stream; struct context *context; unsigned flags; int priority; bool gone; } made[4096];
 static _Atomic unsigned made_count;
 
 API CUresult cuStreamCreateWithPriority(CUstream *s, unsigned flags, int priority)
@@ -163,6 +166,8 @@ API CUresult cuStreamCreateWithPriority(CUstream *s, unsigned flags, int priorit
 	unsigned n = atomic_fetch_add(&made_count, 1) % (sizeof made / sizeof *made);
 	CUresult r = stub_stream_create(s, flags);
 	made[n].stream = *s;
+	made[n].context = stub_current();
+	made[n].gone = false;
 	made[n].flags = flags;
 	made[n].priority = priority;
 	return r;
@@ -177,7 +182,20 @@ static int how_made(CUstream s)
 	return -1;
 }
 API CUresult cuStreamGetPriority(CUstream s, int *priority) { *priority = how_made(s) < 0 ? 0 : made[how_made(s)].priority; return CUDA_SUCCESS; }
-API CUresult cuStreamGetFlags(CUstream s, unsigned *flags) { *flags = how_made(s) < 0 ? 0 : made[how_made(s)].flags; return CUDA_SUCCESS; }
+/* A stream ends with its context. */
+API CUresult cuCtxDestroy_v2(CUcontext ctx)
+{
+	for (unsigned i = 0; i < sizeof made / sizeof *made; i++)
+		made[i].gone |= made[i].context == ctx;
+	return stub_destroy_context(ctx);
+}
+API CUresult cuStreamGetFlags(CUstream s, unsigned *flags)
+{
+	if (how_made(s) >= 0 && made[how_made(s)].gone)
+		return CUDA_ERROR_INVALID_HANDLE;
+	*flags = how_made(s) < 0 ? 0 : made[how_made(s)].flags;
+	return CUDA_SUCCESS;
+}
 API CUresult cuStreamQuery(CUstream s)
 {
 	if (!stream_of(s))
