@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include "blocks.h"
 #include "compute_limit.h"
+#include "copy_streams.h"
 #include "driver_symbols.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the list, and the program's mappings */
@@ -113,11 +114,54 @@ static CUresult map_program(struct block *b, struct chunk *c)
 	return r;
 }
 
+/* ---- memory behind arrays ---- */
+
+/* It is there, or gone, when this returns; the stream has no other work. */
+static CUresult array_operate(const struct array *a, int operation, CUmemHandle handle)
+{
+	CUcontext before = NULL;
+	CUstream stream;
+	CUarrayMap m = {
+		.resource_type = a->mipmapped ? CU_RESOURCE_MIPMAPPED : CU_RESOURCE_ARRAY, .resource = a->handle,
+		.operation = operation, .handle = handle, .offset = handle ? a->at : 0, .device_mask = 1u << a->block->device->cu,
+	};
+	CUresult r;
+
+	real_cuCtxGetCurrent(&before);
+	stream = map_stream(block_context(a->block));
+	r = real_cuMemMapArrayAsync(&m, 1, stream);
+	if (r == CUDA_SUCCESS)
+		r = real_cuStreamSynchronize(stream);
+	real_cuCtxSetCurrent(before);
+	return r;
+}
+
+CUresult array_map(const struct array *a, const struct chunk *c) { return array_operate(a, CU_ARRAY_MAP, c->handle); }
+void array_unmap(const struct array *a) { array_operate(a, CU_ARRAY_UNMAP, 0); }
+
+static void unmap_arrays_until(struct block *b, const struct array *end)
+{
+	for (struct array *a = b->arrays; a != end; a = a->next)
+		array_unmap(a);
+}
+
+static CUresult map_arrays(struct block *b, struct chunk *c)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	for (struct array *a = b->arrays; a && r == CUDA_SUCCESS; a = a->next) {
+		r = array_map(a, c);
+		if (r != CUDA_SUCCESS)
+			unmap_arrays_until(b, a);
+	}
+	return r;
+}
+
 bool chunk_make(struct block *b, struct chunk *c, CUdeviceptr at, CUresult *r)
 {
 	*r = real_cuMemCreate(&c->handle, c->size, &b->prop, 0);
 	if (*r == CUDA_SUCCESS) {
-		*r = b->program ? map_program(b, c) : map_ours(b, c, at);
+		*r = b->tiles ? map_arrays(b, c) : b->program ? map_program(b, c) : map_ours(b, c, at);
 		if (*r != CUDA_SUCCESS)
 			real_cuMemRelease(c->handle);
 	}
@@ -132,7 +176,9 @@ bool chunk_make(struct block *b, struct chunk *c, CUdeviceptr at, CUresult *r)
 void chunk_free(struct block *b, struct chunk *c, CUdeviceptr at)
 {
 	block_close(b);
-	if (b->program)
+	if (b->tiles)
+		unmap_arrays_until(b, NULL);
+	else if (b->program)
 		unmap_until(b, NULL);
 	else
 		real_cuMemUnmap(at, c->size);

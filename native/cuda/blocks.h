@@ -22,6 +22,23 @@ struct mapping {
 	struct mapping *next;
 };
 
+/* One level of an array, as it is copied: bytes in a row, rows in a slice, slices. */
+struct array_level {
+	CUarray array;
+	uint64_t row, rows, slices;
+};
+
+/* An array has no address: memory is put behind its handle, at a place of a block. */
+struct array {
+	void *handle;
+	bool mipmapped;
+	struct block *block;
+	uint64_t at, size, align;
+	unsigned levels;
+	struct array_level *level;
+	struct array *next;     /* in its block, by place */
+};
+
 /* Memory behind a range of addresses that we chose, or that the program maps itself. */
 struct block {
 	struct device *device;
@@ -37,6 +54,8 @@ struct block {
 	int refs;               /* holds on to its handle so many times, */
 	struct mapping *maps;   /* and has it mapped here */
 	bool window;            /* base is a mapping of ours, for the copy alone */
+	bool tiles;             /* it has no addresses, but these arrays, */
+	struct array *arrays;   /* as one chunk */
 	struct block *next, **link;
 };
 
@@ -49,6 +68,9 @@ void block_unlink(struct block *b);
 /* Memory behind a chunk's addresses; without it, *r says why. */
 bool chunk_make(struct block *b, struct chunk *c, CUdeviceptr at, CUresult *r);
 void chunk_free(struct block *b, struct chunk *c, CUdeviceptr at);
+/* The memory of a chunk behind one of its arrays. */
+CUresult array_map(const struct array *a, const struct chunk *c);
+void array_unmap(const struct array *a);
 /* Until it is closed again, all of a block lies at its base for a copy. */
 CUresult block_open(struct block *b);
 void block_close(struct block *b);

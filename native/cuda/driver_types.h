@@ -59,6 +59,19 @@ enum {
 	CU_GRAPH_NODE_MEM_ALLOC = 10,
 	CU_GET_PROC_PER_THREAD = 2,
 	CU_DEVICE_ATTRIBUTE_MPS = 133,
+	CU_MEM_CREATE_USAGE_TILE_POOL = 1,
+	CU_ARRAY_LAYERED = 0x01, /* flags of arrays */
+	CU_ARRAY_SURFACE = 0x02,
+	CU_ARRAY_CUBEMAP = 0x04,
+	CU_ARRAY_GATHER = 0x08,
+	CU_ARRAY_SPARSE = 0x40,
+	CU_ARRAY_DEFERRED = 0x80,
+	CU_MEMORY_HOST = 1,
+	CU_MEMORY_ARRAY = 3,
+	CU_RESOURCE_ARRAY = 0,
+	CU_RESOURCE_MIPMAPPED = 1,
+	CU_ARRAY_MAP = 1,
+	CU_ARRAY_UNMAP = 2,
 };
 
 typedef struct { unsigned char bytes[16]; } CUuuid;
@@ -68,6 +81,21 @@ typedef struct { char reserved[64]; } CUmemPoolPtrExportData;
 
 typedef struct { size_t width, height; int format; unsigned channels; } CUarrayDesc;
 typedef struct { size_t width, height, depth; int format; unsigned channels, flags; } CUarray3DDesc;
+
+typedef struct { unsigned width, height, depth; int format; unsigned channels, flags; } CUarray3DDescV1; /* before CUDA 3.2 */
+typedef struct { size_t size, alignment; unsigned reserved[4]; } CUarrayMemory;
+typedef struct {
+	int resource_type;
+	void *resource;
+	int subresource_type;
+	unsigned long long subresource[4];
+	int operation, handle_type;
+	CUmemHandle handle;
+	unsigned long long offset;
+	unsigned device_mask, flags, reserved[2];
+} CUarrayMap;
+typedef struct { size_t x, y, z, level; int type; void *host; CUdeviceptr device; CUarray array; void *reserved; size_t pitch, height; } CUcopyEnd;
+typedef struct { CUcopyEnd src, dst; size_t width, height, depth; } CUcopy3D;
 
 typedef struct { int type, id; } CUmemLocation;
 typedef struct {

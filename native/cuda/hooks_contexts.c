@@ -1,5 +1,7 @@
 /* Hooks of cuInit, contexts and code. */
+#include "array_memory.h"
 #include "blocks.h"
+#include "copy_streams.h"
 #include "driver_symbols.h"
 #include "handlers.h"
 #include "ledger.h"
@@ -79,7 +81,7 @@ static void collect_of_context(struct holding *h, void *arg)
 	struct { CUcontext ctx; struct holding *own[64]; int n; } *gone = arg;
 
 	if (h->ctx != gone->ctx || h->kind == HOLD_VMM || h->kind == HOLD_MAP || h->kind == HOLD_POOL ||
-	    h->kind == HOLD_PROGRAM || h->kind == HOLD_MAPPING || h->kind == HOLD_POOLED)
+	    h->kind == HOLD_PROGRAM || h->kind == HOLD_MAPPING || h->kind == HOLD_POOLED || h->kind == HOLD_TILED || h->kind == HOLD_LEVEL)
 		return;
 	if (h->kind != HOLD_OWN)
 		holding_give_back(h);
@@ -93,7 +95,9 @@ static void context_gone(struct device *d, CUcontext ctx)
 
 	if (!d || !ctx || atomic_load(&session.process) < 0)
 		return;
+	copy_streams_forget(ctx);
 	pooled_forget_context(ctx);
+	arrays_forget_context(ctx);
 	do {
 		gone.ctx = ctx;
 		gone.n = 0;

@@ -1,4 +1,4 @@
-/* Hooks of plain allocations, arrays and external memory, and of what a program asks about its memory. */
+/* Hooks of plain allocations and external memory, and of what a program asks about its memory. */
 #include "driver_symbols.h"
 #include "handlers.h"
 #include "memory_budget.h"
@@ -9,27 +9,7 @@
 #include "pools.h"
 #include "start.h"
 #include "swap.h"
-
-/* Charge, call, and write down or give back: the steps of every allocation. */
-#define TAKE(key, kind, size, call) do { \
-	struct device *d_ = device_ready(); \
-	uint64_t size_ = (size); \
-	CUresult r_; \
-	if (!d_) \
-		return (call); \
-	int pass_ = memory_call_enter(); \
-	if (!memory_charge(d_, size_)) { \
-		memory_call_leave(pass_); \
-		return CUDA_ERROR_OUT_OF_MEMORY; \
-	} \
-	r_ = (call); \
-	if (r_ == CUDA_SUCCESS) \
-		holding_note((uint64_t)(uintptr_t)(key), kind, d_, size_); \
-	else \
-		memory_refund(d_, size_); \
-	memory_call_leave(pass_); \
-	return r_; \
-} while (0)
+#include "take.h"
 
 static CUresult take_movable(CUdeviceptr *ptr, uint64_t bytes)
 {
@@ -103,62 +83,6 @@ CUresult on_cuMemGetAddressRange(fn_cuMemGetAddressRange_v2 real, CUdeviceptr *b
 	if (movable_owns(ptr, base, size))
 		return CUDA_SUCCESS;
 	MEMORY_CALL(real(base, size, ptr));
-}
-
-static uint64_t array_bytes(size_t width, size_t height, size_t depth, int format, unsigned channels)
-{
-	unsigned element = format == 0x01 || format == 0x08 ? 1 : format == 0x02 || format == 0x09 || format == 0x10 ? 2 : 4;
-
-	return ROUND_UP((uint64_t)width * (height ? height : 1) * (depth ? depth : 1) * element * (channels ? channels : 1), 64 * 1024);
-}
-
-CUresult on_cuArrayCreate(fn_cuArrayCreate_v2 real, CUarray *array, const CUarrayDesc *desc)
-{
-	if (!desc)
-		return real(array, desc);
-	TAKE(*array, HOLD_ARRAY, array_bytes(desc->width, desc->height, 1, desc->format, desc->channels), real(array, desc));
-}
-
-#define ARRAY_WITHOUT_MEMORY 0xC0 /* sparse, deferred: backed later, by cuMemCreate */
-
-static uint64_t levels_bytes(const CUarray3DDesc *d, unsigned levels)
-{
-	uint64_t sum = 0;
-
-	if (d->flags & ARRAY_WITHOUT_MEMORY)
-		return 0;
-	for (unsigned i = 0; i < levels; i++)
-		sum += array_bytes(d->width >> i ? d->width >> i : 1, d->height >> i, d->depth >> i, d->format, d->channels);
-	return sum;
-}
-
-CUresult on_cuArray3DCreate(fn_cuArray3DCreate_v2 real, CUarray *array, const CUarray3DDesc *desc)
-{
-	if (!desc)
-		return real(array, desc);
-	TAKE(*array, HOLD_ARRAY, levels_bytes(desc, 1), real(array, desc));
-}
-
-CUresult on_cuMipmappedArrayCreate(fn_cuMipmappedArrayCreate real, CUmipmappedArray *array, const CUarray3DDesc *desc, unsigned levels)
-{
-	if (!desc || levels > 64)
-		return real(array, desc, levels);
-	TAKE(*array, HOLD_ARRAY, levels_bytes(desc, levels ? levels : 1), real(array, desc, levels));
-}
-
-CUresult on_cuArrayDestroy(fn_cuArrayDestroy real, CUarray array)
-{
-	struct holding held_;
-	CUresult r;
-
-	if (!HOLDING_DROP((uint64_t)(uintptr_t)array, HOLD_ARRAY, real(array), r))
-		r = real(array);
-	return r;
-}
-
-CUresult on_cuMipmappedArrayDestroy(fn_cuMipmappedArrayDestroy real, CUmipmappedArray array)
-{
-	return on_cuArrayDestroy(real, array);
 }
 
 CUresult on_cuImportExternalMemory(fn_cuImportExternalMemory real, CUexternalMemory *mem, const CUexternalMemoryDesc *desc)

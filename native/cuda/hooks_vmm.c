@@ -147,7 +147,7 @@ CUresult on_cuMemGetAllocationPropertiesFromHandle(fn_cuMemGetAllocationProperti
 }
 
 /* Sparse arrays: their list has handles in it, which would have to be written over again after each move. */
-CUresult on_cuMemMapArrayAsync(fn_cuMemMapArrayAsync real, void *list, unsigned count, CUstream stream)
+CUresult on_cuMemMapArrayAsync(fn_cuMemMapArrayAsync real, CUarrayMap *list, unsigned count, CUstream stream)
 {
 	return atomic_load(&session.swap) ? CUDA_ERROR_NOT_SUPPORTED : real(list, count, stream);
 }

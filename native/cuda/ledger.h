@@ -6,7 +6,7 @@
 #include "driver_types.h"
 
 struct device;
-enum holding_kind { HOLD_PTR, HOLD_ARRAY, HOLD_VMM, HOLD_MAP, HOLD_PROGRAM, HOLD_MAPPING, HOLD_POOLED, HOLD_POOL, HOLD_GRAPH, HOLD_EXEC, HOLD_IPC, HOLD_EXTERNAL, HOLD_MANAGED, HOLD_OWN };
+enum holding_kind { HOLD_PTR, HOLD_ARRAY, HOLD_TILED, HOLD_LEVEL, HOLD_VMM, HOLD_MAP, HOLD_PROGRAM, HOLD_MAPPING, HOLD_POOLED, HOLD_POOL, HOLD_GRAPH, HOLD_EXEC, HOLD_IPC, HOLD_EXTERNAL, HOLD_MANAGED, HOLD_OWN };
 struct holding {
 	uint64_t key;
 	enum holding_kind kind;
@@ -15,7 +15,7 @@ struct holding {
 	uint64_t link;                /* of a map: its handle; of an import: its key; of a graph: its memory */
 	CUcontext ctx;                /* it goes when this context goes */
 	int refs, maps;
-	void *own;                    /* of movable memory: its piece of a block, or the block */
+	void *own;                    /* of movable memory: its piece of a block, the block, or the array */
 	struct holding *next;
 };
 void ledger_lock(void);

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "array_memory.h"
 #include "blocks.h"
+#include "copy_streams.h"
 #include "driver_symbols.h"
 #include "host_pool.h"
 #include "ledger.h"
@@ -66,27 +68,15 @@ static const char *unmovable(void)
 
 const char *swap_refusal(void) { return swap_is_out() ? NULL : unmovable(); }
 
-/* One stream per context, made once; there are as many contexts as cards in all but odd programs. */
-static CUstream copy_stream(CUcontext ctx)
-{
-	static struct { CUcontext ctx; CUstream stream; } made[2 * MAX_DEVICES];
-
-	real_cuCtxSetCurrent(ctx);
-	for (int i = 0; i < 2 * MAX_DEVICES; i++) {
-		if (!made[i].ctx && real_cuStreamCreate(&made[i].stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
-			made[i].ctx = ctx;
-		if (made[i].ctx == ctx)
-			return made[i].stream;
-	}
-	return NULL;
-}
-
 static CUresult copy_chunk(struct block *b, struct chunk *c, CUdeviceptr at, bool out)
 {
 	CUstream stream = copy_stream(block_context(b));
-	CUresult r = block_open(b);
+	CUresult r;
 	uint64_t done = 0, n;
 
+	if (b->tiles)
+		return arrays_copy(b, c, stream, out);
+	r = block_open(b);
 	if (b->program)
 		at = b->base;
 	for (; r == CUDA_SUCCESS && done < c->size; done += n) {
@@ -424,6 +414,7 @@ void swap_fork_child(void)
 {
 	pthread_mutex_init(&order, NULL);
 	blocks_fork_child();
+	copy_streams_fork_child();
 	atomic_store(&out_bytes, 0);
 	atomic_store(&pinned, NULL);
 	host_fork_child();

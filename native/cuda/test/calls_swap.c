@@ -2,35 +2,9 @@
 #include "calls.h"
 #include "../blocks.h"
 #include "../host_pool.h"
+#include "moves.h"
 
 static const CUmemAccess all_of_it = {{CU_MEM_LOCATION_DEVICE, 0}, CU_MEM_ACCESS_READWRITE};
-
-static void out(void)
-{
-	struct swap_result r;
-
-	swap_out(UINT64_MAX, &r);
-	if (!r.done)
-		fprintf(stderr, "out: %s\n", r.why);
-	CHECK(r.done);
-}
-
-static void in(void)
-{
-	struct swap_result r;
-	uint64_t missing;
-
-	swap_in(&r, &missing);
-	if (!r.done)
-		fprintf(stderr, "in: %s\n", r.why);
-	CHECK(r.done && !swap_is_out());
-}
-
-static void out_and_in(void)
-{
-	out();
-	in();
-}
 
 static CUdeviceptr reserve(uint64_t size)
 {

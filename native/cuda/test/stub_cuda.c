@@ -1,4 +1,5 @@
-/* libcuda.so.1 for tests. Contexts, streams, events, graphs and code here; memory in stub_memory.c, which it includes. */
+/* libcuda.so.1 for tests. Contexts, streams, events, graphs and code here; memory in stub_memory.c and stub_arrays.c,
+   which it includes. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -462,6 +463,7 @@ API CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, uint6
 }
 
 #include "stub_memory.c"
+#include "stub_arrays.c"
 
 /* ---- the second names of functions, and looking them up ---- */
 

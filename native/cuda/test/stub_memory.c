@@ -17,6 +17,8 @@ struct object {
 	struct object *link, *next;
 	uint64_t used, reserved; /* of a pool */
 	unsigned char access[4]; /* of a mapping */
+	int tiles;               /* memory for arrays, which has no addresses */
+	struct stub_array *array;
 };
 
 static pthread_mutex_t objects_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -103,6 +105,7 @@ static void object_drop(struct object *gone)
 	free(gone);
 }
 
+static void stub_array_gone(struct object *o);
 static void stub_free_context(struct context *c)
 {
 	for (;;) {
@@ -110,6 +113,8 @@ static void stub_free_context(struct context *c)
 		LOCKED(for (struct object *o = objects; o && !gone; o = o->next) if (o->ctx == c && (o->kind == IS_PTR || o->kind == IS_ARRAY)) gone = o);
 		if (!gone)
 			return;
+		if (gone->kind == IS_ARRAY)
+			stub_array_gone(gone);
 		object_drop(gone);
 	}
 }
@@ -194,43 +199,6 @@ API CUresult cuMemGetInfo_v2(size_t *free_, size_t *total)
 API CUresult cuMemGetInfo(unsigned *f, unsigned *t) { *f = *t = UINT32_MAX; return CUDA_SUCCESS; }
 API CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev) { (void)dev; *bytes = stub_card_size(); return CUDA_SUCCESS; }
 API CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice dev) { (void)dev; *bytes = UINT32_MAX; return CUDA_SUCCESS; }
-
-/* ---- arrays ---- */
-
-static CUresult array(void **out, uint64_t bytes)
-{
-	bytes = UP(bytes, 65536);
-	NEED_CONTEXT();
-	if (!stub_take(stub_current()->dev, bytes))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	*out = malloc(1);
-	object_add(IS_ARRAY, (uintptr_t)*out, stub_current()->dev, bytes, bytes);
-	return CUDA_SUCCESS;
-}
-static uint64_t element(int format) { return format == 1 || format == 8 ? 1 : format == 2 || format == 9 || format == 0x10 ? 2 : 4; }
-static uint64_t or1(uint64_t n) { return n ? n : 1; }
-API CUresult cuArrayCreate_v2(CUarray *a, const CUarrayDesc *d) { return array(a, d->width * or1(d->height) * element(d->format) * or1(d->channels)); }
-API CUresult cuArray3DCreate_v2(CUarray *a, const CUarray3DDesc *d)
-{
-	return array(a, d->flags & 0xC0 ? 0 : d->width * or1(d->height) * or1(d->depth) * element(d->format) * or1(d->channels));
-}
-API CUresult cuMipmappedArrayCreate(CUmipmappedArray *a, const CUarray3DDesc *d, unsigned levels)
-{
-	uint64_t sum = 0;
-	for (unsigned i = 0; i < levels; i++)
-		sum += UP(or1(d->width >> i) * or1(d->height >> i) * or1(d->depth >> i) * element(d->format) * or1(d->channels), 65536);
-	return array(a, sum);
-}
-API CUresult cuArrayDestroy(CUarray a)
-{
-	struct object *o = object_find(IS_ARRAY, (uintptr_t)a);
-	if (!o)
-		return CUDA_ERROR_INVALID_HANDLE;
-	object_drop(o);
-	free(a);
-	return CUDA_SUCCESS;
-}
-API CUresult cuMipmappedArrayDestroy(CUmipmappedArray a) { return cuArrayDestroy(a); }
 
 /* ---- pools: reserve in steps, and hold on to what is freed until trimmed ---- */
 
@@ -364,6 +332,7 @@ API CUresult cuMemCreate(CUmemHandle *h, size_t size, const CUmemProp *prop, uns
 	if (o->fd < 0 || ftruncate(o->fd, (off_t)size))
 		abort();
 	o->key = (uintptr_t)o;
+	o->tiles = prop->usage == CU_MEM_CREATE_USAGE_TILE_POOL;
 	*h = o->key;
 	return CUDA_SUCCESS;
 }
@@ -388,7 +357,7 @@ API CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemHandle h
 {
 	struct object *v = object_find(IS_VMM, h), *m;
 	(void)flags;
-	if (!v || offset + size > v->bytes || object_find(IS_MAP, ptr))
+	if (!v || v->tiles || offset + size > v->bytes || object_find(IS_MAP, ptr))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (mmap((void *)(uintptr_t)ptr, size, PROT_NONE, MAP_SHARED | MAP_FIXED, v->fd, (off_t)offset) == MAP_FAILED)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -437,7 +406,6 @@ API CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *l, C
 	*flags = m->access[l->id];
 	return CUDA_SUCCESS;
 }
-API CUresult cuMemMapArrayAsync(void *list, unsigned n, CUstream s) { (void)list, (void)n, (void)s; return CUDA_SUCCESS; }
 API CUresult cuMulticastBindMem(CUmemHandle m, size_t at, CUmemHandle h, size_t o, size_t n, unsigned long long f)
 {
 	(void)m, (void)at, (void)o, (void)n, (void)f;
@@ -549,21 +517,13 @@ API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr d, CUdeviceptr s, size_t n, CUstre
 #define QUIET(name, ...) API CUresult name(__VA_ARGS__) { return CUDA_SUCCESS; }
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-/* Arrays have no contents here: these only have to be callable. */
-QUIET(cuMemcpyDtoA_v2, CUarray d, size_t a, CUdeviceptr s, size_t n)
-QUIET(cuMemcpyAtoD_v2, CUdeviceptr d, CUarray s, size_t a, size_t n)
-QUIET(cuMemcpyHtoA_v2, CUarray d, size_t a, const void *s, size_t n)
-QUIET(cuMemcpyAtoH_v2, void *d, CUarray s, size_t a, size_t n)
+/* These only have to be callable. */
 QUIET(cuMemcpyAtoA_v2, CUarray d, size_t da, CUarray s, size_t sa, size_t n)
-QUIET(cuMemcpyHtoAAsync_v2, CUarray d, size_t a, const void *s, size_t n, CUstream st)
-QUIET(cuMemcpyAtoHAsync_v2, void *d, CUarray s, size_t a, size_t n, CUstream st)
 QUIET(cuMemBatchDecompressAsync, void *p, size_t c, unsigned g, size_t *f, CUstream st)
 QUIET(cuMemcpy2D_v2, const void *c)
 QUIET(cuMemcpy2DUnaligned_v2, const void *c)
-QUIET(cuMemcpy3D_v2, const void *c)
 QUIET(cuMemcpy3DPeer, const void *c)
 QUIET(cuMemcpy2DAsync_v2, const void *c, CUstream st)
-QUIET(cuMemcpy3DAsync_v2, const void *c, CUstream st)
 QUIET(cuMemcpy3DPeerAsync, const void *c, CUstream st)
 QUIET(cuMemcpyBatchAsync, void *d, void *s, size_t *z, size_t c, void *a, size_t *i, size_t n, size_t *f, CUstream st)
 QUIET(cuMemcpyBatchAsync_v2, void *d, void *s, size_t *z, size_t c, void *a, size_t *i, size_t n, CUstream st)
