@@ -92,6 +92,16 @@ sys.stdin.readline()
 '''
 
 
+ARRAY = r'''
+import ctypes, sys, torch
+x = torch.zeros(1 << 28, device="cuda")
+class Desc(ctypes.Structure): _fields_ = [("w", ctypes.c_size_t), ("h", ctypes.c_size_t), ("d", ctypes.c_size_t), ("f", ctypes.c_int), ("c", ctypes.c_uint), ("flags", ctypes.c_uint)]
+a = ctypes.c_void_p()
+print(ctypes.CDLL("libcuda.so.1").cuArray3DCreate_v2(ctypes.byref(a), ctypes.byref(Desc(1024, 1024, 0, 0x91, 4, 0))), flush=True)
+sys.stdin.readline()
+'''
+
+
 def refused(t, what, code):
     try:
         c = t.Container("refused-" + "".join(x for x in what if x.isalnum()), memory=8 * GIB, extra=("swap on",))
@@ -107,6 +117,6 @@ def refused(t, what, code):
 
 def run(t):
     work = [lambda: same(t, "ranks", "rank", "torchrun, two ranks on the card"), lambda: same(t, "loader", "loader", "PyTorch with four DataLoader workers"),
-            lambda: shared(t), lambda: refused(t, "arrays", t.ARRAY), lambda: refused(t, "a graph with a memory node", GRAPH)]
+            lambda: shared(t), lambda: refused(t, "arrays of compressed blocks", ARRAY), lambda: refused(t, "a graph with a memory node", GRAPH)]
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda f: f(), work))
