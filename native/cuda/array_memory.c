@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 #include "array_memory.h"
+#include "copy_streams.h"
 #include "driver_symbols.h"
 #include "host_pool.h"
 #include "ledger.h"
@@ -319,17 +320,6 @@ bool array_make(struct device *d, void **array, const CUarray3DDesc *desc, unsig
 	return *r == CUDA_ERROR_OUT_OF_MEMORY; /* anything else: memory cannot be put behind this one */
 }
 
-/* As the driver waits for what uses an array. */
-static void wait_for(CUcontext ctx)
-{
-	CUcontext before = NULL;
-
-	real_cuCtxGetCurrent(&before);
-	real_cuCtxSetCurrent(ctx);
-	real_cuCtxSynchronize();
-	real_cuCtxSetCurrent(before);
-}
-
 /* Out of the ledger first: the driver may give another thread the same handle as soon as it is free. */
 bool array_destroy(void *array, CUresult (*real)(void *), CUresult *r)
 {
@@ -337,7 +327,7 @@ bool array_destroy(void *array, CUresult (*real)(void *), CUresult *r)
 
 	if (!a)
 		return false;
-	wait_for(block_context(a->block));
+	context_wait(block_context(a->block)); /* as the driver waits for what uses it */
 	array_unmap(a);
 	*r = real(array);
 	if (*r != CUDA_SUCCESS) {

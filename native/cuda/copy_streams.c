@@ -45,6 +45,16 @@ static CUstream stream_for(CUcontext ctx, bool copies)
 CUstream copy_stream(CUcontext ctx) { return stream_for(ctx, true); }
 CUstream map_stream(CUcontext ctx) { return stream_for(ctx, false); }
 
+void context_wait(CUcontext ctx)
+{
+	CUcontext before = NULL;
+
+	real_cuCtxGetCurrent(&before);
+	real_cuCtxSetCurrent(ctx);
+	real_cuCtxSynchronize();
+	real_cuCtxSetCurrent(before);
+}
+
 void copy_streams_forget(CUcontext ctx)
 {
 	pthread_mutex_lock(&lock);

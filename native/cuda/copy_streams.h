@@ -7,6 +7,8 @@
 /* Both make the context current. The first is for copies, of which many may be in flight; the second for what is waited for at once. */
 CUstream copy_stream(CUcontext ctx);
 CUstream map_stream(CUcontext ctx);
+/* Waits for all work of a context, whichever is the current one. */
+void context_wait(CUcontext ctx);
 /* They went with their context. */
 void copy_streams_forget(CUcontext ctx);
 void copy_streams_fork_child(void);

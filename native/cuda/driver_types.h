@@ -21,6 +21,7 @@ typedef void *CUmemPool;
 typedef void *CUgraph;
 typedef void *CUgraphExec;
 typedef void *CUgraphNode;
+typedef void *CUuserObject;
 typedef void *CUexternalMemory;
 typedef void *CUgraphicsResource;
 
@@ -56,7 +57,13 @@ enum {
 	CU_MEMPOOL_USED_HIGH = 8,
 	CU_EVENT_NO_TIMING = 2,
 	CU_GRAPH_MEM_RESERVED_CURRENT = 2,
+	CU_GRAPH_NODE_EMPTY = 5,
 	CU_GRAPH_NODE_MEM_ALLOC = 10,
+	CU_GRAPH_NODE_MEM_FREE = 11,
+	CU_GRAPH_NODE_CONDITIONAL = 13,
+	CU_GRAPH_AUTO_FREE_ON_LAUNCH = 1,
+	CU_GRAPH_USER_OBJECT_MOVE = 1,
+	CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1,
 	CU_GET_PROC_PER_THREAD = 2,
 	CU_DEVICE_ATTRIBUTE_MPS = 133,
 	CU_MEM_CREATE_USAGE_TILE_POOL = 1,
@@ -131,7 +138,12 @@ typedef struct {
 } CUmemAllocNode;
 typedef struct {
 	int type, reserved0[3];
-	union { long long reserved1[29]; CUmemAllocNode alloc; };
+	union {
+		long long reserved1[29];
+		CUmemAllocNode alloc;
+		CUdeviceptr freed;
+		struct { unsigned long long handle; int kind; unsigned size; CUgraph *bodies; } conditional;
+	};
 	long long reserved2;
 } CUgraphNodeParams;
 

@@ -3,6 +3,7 @@
 #include "blocks.h"
 #include "copy_streams.h"
 #include "driver_symbols.h"
+#include "graph_memory.h"
 #include "handlers.h"
 #include "ledger.h"
 #include "memory_budget.h"
@@ -75,13 +76,15 @@ CUresult on_cuDevicePrimaryCtxRetain(fn_cuDevicePrimaryCtxRetain real, CUcontext
 	MAKE_CONTEXT(dev, primary_made(real(ctx, dev), ctx, dev), real_cuDevicePrimaryCtxRelease_v2(dev));
 }
 
-/* With its context go a process's plain allocations. */
+/* With its context go a process's plain allocations; the rest is of the process, or is forgotten with what it belongs to. */
+#define GOES_WITH_CONTEXT (1u << HOLD_PTR | 1u << HOLD_ARRAY | 1u << HOLD_GRAPH | 1u << HOLD_EXEC | 1u << HOLD_IPC | \
+	1u << HOLD_EXTERNAL | 1u << HOLD_MANAGED | 1u << HOLD_OWN)
+
 static void collect_of_context(struct holding *h, void *arg)
 {
 	struct { CUcontext ctx; struct holding *own[64]; int n; } *gone = arg;
 
-	if (h->ctx != gone->ctx || h->kind == HOLD_VMM || h->kind == HOLD_MAP || h->kind == HOLD_POOL ||
-	    h->kind == HOLD_PROGRAM || h->kind == HOLD_MAPPING || h->kind == HOLD_POOLED || h->kind == HOLD_TILED || h->kind == HOLD_LEVEL)
+	if (h->ctx != gone->ctx || !(GOES_WITH_CONTEXT & 1u << h->kind))
 		return;
 	if (h->kind != HOLD_OWN)
 		holding_give_back(h);
@@ -98,6 +101,7 @@ static void context_gone(struct device *d, CUcontext ctx)
 	copy_streams_forget(ctx);
 	pooled_forget_context(ctx);
 	arrays_forget_context(ctx);
+	graph_memory_forget_context(ctx);
 	do {
 		gone.ctx = ctx;
 		gone.n = 0;

@@ -1,5 +1,6 @@
 /* Hooks of plain allocations and external memory, and of what a program asks about its memory. */
 #include "driver_symbols.h"
+#include "graph_memory.h"
 #include "handlers.h"
 #include "memory_budget.h"
 #include "memory_calls.h"
@@ -59,6 +60,10 @@ CUresult on_cuMemFree(fn_cuMemFree_v2 real, CUdeviceptr ptr)
 	CUresult r = CUDA_SUCCESS;
 
 	int pass_ = memory_call_enter();
+	if (graph_memory_free(ptr, &r)) {
+		memory_call_leave(pass_);
+		return r;
+	}
 	ledger_lock();
 	own = ledger_find(ptr, HOLD_OWN);
 	ledger_unlock();

@@ -1,4 +1,5 @@
 /* Hooks of stream-ordered pools. */
+#include "graph_memory.h"
 #include "handlers.h"
 #include "memory_calls.h"
 #include "movable_memory.h"
@@ -27,6 +28,17 @@
 /* Whether allocations from this pool are ours, so that they can be moved. */
 static bool movable(CUmemPool pool) { return atomic_load(&session.swap) && !pooled_exported(pool); }
 
+/* An allocation in a stream that is captured: ours, where it can be, so that it can be moved. */
+static bool take_captured(struct device *d, CUmemPool pool, CUdeviceptr *ptr, size_t bytes, CUstream stream)
+{
+	bool ours;
+
+	int pass_ = memory_call_enter();
+	ours = movable(pool) && graph_alloc(d, graph_of_capture(stream), stream, bytes, ptr);
+	memory_call_leave(pass_);
+	return ours;
+}
+
 static CUresult take_pooled(struct device *d, CUmemPool pool, CUdeviceptr *ptr, size_t bytes, CUstream stream)
 {
 	bool card_full;
@@ -51,10 +63,14 @@ CUresult on_cuMemAllocAsync(fn_cuMemAllocAsync real, CUdeviceptr *ptr, size_t by
 
 	if (!d || !ptr || !real_cuDeviceGetMemPool || real_cuDeviceGetMemPool(&pool, d->cu) != CUDA_SUCCESS)
 		return real(ptr, bytes, stream);
-	if (stream_capturing(stream))
-		NOTE_CAPTURED(d, bytes, stream, real(ptr, bytes, stream));
+	CUstream its = real == real_cuMemAllocAsync_ptsz ? own_stream(stream) : stream;
+	if (stream_capturing(its)) {
+		if (take_captured(d, pool, ptr, bytes, its))
+			return CUDA_SUCCESS;
+		NOTE_CAPTURED(d, bytes, its, real(ptr, bytes, stream));
+	}
 	if (movable(pool))
-		return take_pooled(d, pool, ptr, bytes, real == real_cuMemAllocAsync_ptsz ? own_stream(stream) : stream);
+		return take_pooled(d, pool, ptr, bytes, its);
 	TAKE_FROM_POOL(d, pool, bytes, stream, real(ptr, bytes, stream));
 }
 
@@ -65,10 +81,14 @@ CUresult on_cuMemAllocFromPoolAsync(fn_cuMemAllocFromPoolAsync real, CUdeviceptr
 	if (!d || !ptr || !pool)
 		return real(ptr, bytes, pool, stream);
 	d = pool_device(pool, d); /* it may be of another device than the current one */
-	if (stream_capturing(stream))
-		NOTE_CAPTURED(d, bytes, stream, real(ptr, bytes, pool, stream));
+	CUstream its = real == real_cuMemAllocFromPoolAsync_ptsz ? own_stream(stream) : stream;
+	if (stream_capturing(its)) {
+		if (take_captured(d, pool, ptr, bytes, its))
+			return CUDA_SUCCESS;
+		NOTE_CAPTURED(d, bytes, its, real(ptr, bytes, pool, stream));
+	}
 	if (movable(pool))
-		return take_pooled(d, pool, ptr, bytes, real == real_cuMemAllocFromPoolAsync_ptsz ? own_stream(stream) : stream);
+		return take_pooled(d, pool, ptr, bytes, its);
 	TAKE_FROM_POOL(d, pool, bytes, stream, real(ptr, bytes, pool, stream));
 }
 
@@ -77,8 +97,9 @@ CUresult on_cuMemFreeAsync(fn_cuMemFreeAsync real, CUdeviceptr ptr, CUstream str
 	struct holding *own;
 	CUresult r = CUDA_SUCCESS;
 
+	CUstream its = real == real_cuMemFreeAsync_ptsz ? own_stream(stream) : stream;
 	int pass_ = memory_call_enter();
-	if (!pooled_free(ptr, real == real_cuMemFreeAsync_ptsz ? own_stream(stream) : stream)) {
+	if (!(stream_capturing(its) ? graph_free(ptr, graph_of_capture(its), its, &r) : graph_memory_free(ptr, &r)) && !pooled_free(ptr, its)) {
 		ledger_lock();
 		own = ledger_find(ptr, HOLD_OWN);
 		ledger_unlock();

@@ -1,5 +1,6 @@
 /* Hooks of streams and their capture into graphs. */
 #include "compute_limit.h"
+#include "graph_memory.h"
 #include "handlers.h"
 #include "memory_calls.h"
 #include "pool_memory.h"
@@ -63,12 +64,31 @@ CUresult on_cuStreamBeginCaptureToGraph(fn_cuStreamBeginCaptureToGraph real, CUs
 /* Ends the capture also when it answers that the capture was spoilt; errors about the call itself leave it on. */
 CUresult on_cuStreamEndCapture(fn_cuStreamEndCapture real, CUstream stream, CUgraph *graph)
 {
-	bool was = stream_capturing(stream);
+	CUstream its = real == real_cuStreamEndCapture_ptsz ? own_stream(stream) : stream;
+	bool was = stream_capturing(its);
+	CUgraph of = was ? graph_of_capture(its) : NULL;
 	CUresult r = real(stream, graph);
 
-	if (was && !stream_capturing(stream))
+	if (of && r == CUDA_SUCCESS)
+		graph_capture_ended(of);
+	else if (of && !stream_capturing(its))
+		graph_gone(of);
+	if (was && !stream_capturing(its))
 		capture_count(-1);
 	if (graph)
-		graph_captured(stream, r == CUDA_SUCCESS ? *graph : NULL);
+		graph_captured(its, r == CUDA_SUCCESS ? *graph : NULL);
 	return r;
+}
+
+/* The program says itself what the next node comes after. */
+CUresult on_cuStreamUpdateCaptureDependencies(fn_cuStreamUpdateCaptureDependencies real, CUstream stream, CUgraphNode *deps, size_t count, unsigned flags)
+{
+	graph_stream_reordered(real == real_cuStreamUpdateCaptureDependencies_ptsz ? own_stream(stream) : stream);
+	return real(stream, deps, count, flags);
+}
+
+CUresult on_cuStreamUpdateCaptureDependencies_v2(fn_cuStreamUpdateCaptureDependencies_v2 real, CUstream stream, CUgraphNode *deps, const void *edges, size_t count, unsigned flags)
+{
+	graph_stream_reordered(real == real_cuStreamUpdateCaptureDependencies_v2_ptsz ? own_stream(stream) : stream);
+	return real(stream, deps, edges, count, flags);
 }

@@ -107,23 +107,6 @@ static void unretain(struct pooled *a)
 	a->pool->retained -= a->size;
 }
 
-/* While a stream is captured a thread may ask about events only if it says that it knows what it does. */
-struct relaxed { int mode; bool on; };
-
-static struct relaxed relax(void)
-{
-	struct relaxed r = {CU_STREAM_CAPTURE_MODE_RELAXED, captures_open() && real_cuThreadExchangeStreamCaptureMode};
-	if (r.on)
-		real_cuThreadExchangeStreamCaptureMode(&r.mode);
-	return r;
-}
-
-static void unrelax(struct relaxed r)
-{
-	if (r.on)
-		real_cuThreadExchangeStreamCaptureMode(&r.mode);
-}
-
 static bool same_stream(const struct pooled *a, CUstream stream)
 {
 	return a->stream == stream && (uintptr_t)stream != CU_STREAM_PER_THREAD;
@@ -191,14 +174,14 @@ static void let_go(struct pooled *gone)
 
 static void trim(CUmemPool pool, uint64_t retain, bool wait)
 {
-	struct relaxed relaxed = relax();
+	struct relaxed relaxed = capture_relax();
 	struct pooled *gone;
 
 	pthread_mutex_lock(&lock);
 	gone = take_unused(pool, retain, wait);
 	pthread_mutex_unlock(&lock);
 	let_go(gone);
-	unrelax(relaxed);
+	capture_unrelax(relaxed);
 }
 
 void pooled_trim(CUmemPool pool, uint64_t retain) { trim(pool, retain, false); }
@@ -246,7 +229,7 @@ static CUresult make(struct device *d, struct pooled *a, uint64_t size, bool *ca
 
 CUresult pooled_alloc(struct device *d, CUmemPool pool, CUdeviceptr *ptr, uint64_t bytes, CUstream stream, bool *card_full)
 {
-	struct relaxed relaxed = relax();
+	struct relaxed relaxed = capture_relax();
 	uint64_t size = rounded(bytes);
 	CUresult r = CUDA_SUCCESS;
 	CUcontext ctx = NULL;
@@ -283,7 +266,7 @@ CUresult pooled_alloc(struct device *d, CUmemPool pool, CUdeviceptr *ptr, uint64
 	pthread_mutex_unlock(&lock);
 	if (r != CUDA_SUCCESS)
 		free(a);
-	unrelax(relaxed);
+	capture_unrelax(relaxed);
 	return r;
 }
 

@@ -1,6 +1,7 @@
 /* Puts the parts together when the first CUDA call comes: the lower ones call these, and know nothing above them. */
 #include "compute_limit.h"
 #include "control_socket.h"
+#include "graph_memory.h"
 #include "memory_budget.h"
 #include "memory_calls.h"
 #include "pool_memory.h"
@@ -11,6 +12,8 @@
 static void free_unused(struct device *d)
 {
 	pools_trim(d);
+	if (!swap_is_out() && !swap_is_busy()) /* some calls that need memory do not wait for a swap */
+		graph_memory_settle();
 	pooled_trim_all(true);
 }
 
@@ -20,6 +23,7 @@ static void forked(void)
 	compute_limit_fork_child();
 	swap_fork_child();
 	pooled_fork_child();
+	graph_memory_fork_child();
 	control_fork_child();
 }
 

@@ -55,6 +55,20 @@ bool stream_capturing(CUstream stream)
 	return real_cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+struct relaxed capture_relax(void)
+{
+	struct relaxed r = {CU_STREAM_CAPTURE_MODE_RELAXED, captures_open() && real_cuThreadExchangeStreamCaptureMode};
+	if (r.on)
+		real_cuThreadExchangeStreamCaptureMode(&r.mode);
+	return r;
+}
+
+void capture_unrelax(struct relaxed r)
+{
+	if (r.on)
+		real_cuThreadExchangeStreamCaptureMode(&r.mode);
+}
+
 static uintptr_t stream_key(CUstream stream)
 {
 	static _Thread_local char thread_mark;

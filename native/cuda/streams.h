@@ -26,6 +26,10 @@ void capture_count(int delta);
 bool stream_capturing(CUstream stream);
 /* Whether any stream of this process is being captured. */
 bool captures_open(void);
+/* While a stream is captured a thread may make and free memory, and ask about events, only if it says that it knows what it does. */
+struct relaxed { int mode; bool on; };
+struct relaxed capture_relax(void);
+void capture_unrelax(struct relaxed r);
 /* Whether all work seen on this gate's streams is done; marks what is not marked yet. */
 bool streams_idle(struct gate *g);
 /* Whether all work on this gate's streams ends within so many nanoseconds, as far as can be told. */

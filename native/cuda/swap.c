@@ -10,6 +10,7 @@
 #include "blocks.h"
 #include "copy_streams.h"
 #include "driver_symbols.h"
+#include "graph_memory.h"
 #include "host_pool.h"
 #include "ledger.h"
 #include "memory_calls.h"
@@ -302,8 +303,10 @@ void swap_out(uint64_t bytes, struct swap_result *r)
 	} else {
 		uint64_t there;
 		atomic_store(&busy, true);
-		if (!swap_is_out())
-			pooled_trim_all(true); /* what is only retained need not be copied */
+		if (!swap_is_out()) { /* what nobody has any more, or is only retained, need not be copied */
+			graph_memory_settle();
+			pooled_trim_all(true);
+		}
 		there = resident_bytes();
 		blocks_lock();
 		r->bytes = move_out(bytes < there ? bytes : there, r);

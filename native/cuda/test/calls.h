@@ -16,7 +16,8 @@ ENTRY(cuArrayGetSparseProperties); ENTRY(cuMipmappedArrayGetSparseProperties); E
 ENTRY(cuMemAllocFromPoolAsync); ENTRY(cuMemPoolCreate); ENTRY(cuMemPoolDestroy); ENTRY(cuMemPoolTrimTo); ENTRY(cuMemPoolGetAttribute); ENTRY(cuMemPoolSetAttribute); ENTRY(cuMemFreeAsync_ptsz); ENTRY(cuMemCreate); ENTRY(cuMemRelease);
 ENTRY(cuMemMap); ENTRY(cuMemUnmap); ENTRY(cuMemSetAccess); ENTRY(cuMemGetAllocationPropertiesFromHandle); ENTRY(cuMemMapArrayAsync); ENTRY(cuMulticastBindMem); ENTRY(cuMemRetainAllocationHandle); ENTRY(cuMemImportFromShareableHandle); ENTRY(cuMemExportToShareableHandle);
 ENTRY(cuIpcGetMemHandle); ENTRY(cuIpcGetEventHandle); ENTRY(cuIpcOpenMemHandle_v2); ENTRY(cuIpcCloseMemHandle); ENTRY(cuImportExternalMemory); ENTRY(cuDestroyExternalMemory);
-ENTRY(cuGraphAddMemAllocNode); ENTRY(cuGraphAddNode_v2); ENTRY(cuGraphLaunch); ENTRY(cuGraphExecDestroy); ENTRY(cuGraphInstantiateWithFlags); ENTRY(cuGraphDestroy); ENTRY(cuDeviceGraphMemTrim);
+ENTRY(cuGraphAddMemAllocNode); ENTRY(cuGraphAddMemFreeNode); ENTRY(cuGraphMemAllocNodeGetParams); ENTRY(cuGraphMemFreeNodeGetParams); ENTRY(cuGraphNodeGetType);
+ENTRY(cuGraphDestroyNode); ENTRY(cuGraphClone); ENTRY(cuGraphExecUpdate_v2); ENTRY(cuGraphInstantiateWithParams); ENTRY(cuStreamUpdateCaptureDependencies_v2); ENTRY(cuStreamBeginCaptureToGraph); ENTRY(cuGraphAddNode_v2); ENTRY(cuGraphAddNode); ENTRY(cuGraphLaunch); ENTRY(cuGraphExecDestroy); ENTRY(cuGraphInstantiateWithFlags); ENTRY(cuGraphDestroy); ENTRY(cuDeviceGraphMemTrim);
 ENTRY(cuCtxSynchronize); ENTRY(cuStreamSynchronize); ENTRY(cuStreamSynchronize_ptsz); ENTRY(cuEventSynchronize);
 ENTRY(cuLaunchKernel); ENTRY(cuLaunchKernel_ptsz); ENTRY(cuLaunchKernelEx); ENTRY(cuLaunchCooperativeKernel); ENTRY(cuStreamBeginCapture_v2); ENTRY(cuStreamEndCapture);
 ENTRY(cuStreamDestroy_v2); ENTRY(cuMemcpyHtoD_v2); ENTRY(cuMemcpyDtoH_v2); ENTRY(cuMemsetD8_v2); ENTRY(cuMemsetD32Async); ENTRY(cuMemGetAddressRange_v2);

@@ -1,5 +1,5 @@
-/* libcuda.so.1 for tests. Contexts, streams, events, graphs and code here; memory in stub_memory.c and stub_arrays.c,
-   which it includes. */
+/* libcuda.so.1 for tests. Contexts, streams, events and code here; memory in stub_memory.c and stub_arrays.c,
+   graphs in stub_graphs.c, which it includes. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -14,7 +14,8 @@
 
 #define API __attribute__((visibility("default")))
 
-struct graph { int64_t ns; int nodes; uint64_t bytes; };
+struct work { void (*body)(void **params); uint64_t args[4]; };
+struct graph { int64_t ns; int nodes; uint64_t bytes; int works, objects; struct work work[64]; struct user_object *object[64]; };
 struct stream { _Atomic int64_t done; int capturing; struct graph *graph; };
 struct event { _Atomic int64_t done; };
 struct context { CUdevice dev; _Atomic int refs; struct stream legacy; _Atomic int64_t done; };
@@ -23,7 +24,9 @@ static int stub_take(int dev, uint64_t bytes);
 static void stub_give(int dev, uint64_t bytes);
 static void stub_free_context(struct context *c);
 static int stub_graph_reserve(int dev, uint64_t bytes);
+static void stub_graph_free(struct graph *g);
 extern _Atomic uint64_t stub_launched;
+API int stub_args; /* so many arguments of 8 bytes of each captured kernel are remembered, and the graph does what it does */
 
 static uint64_t stub_context_bytes(void)
 {
@@ -260,6 +263,12 @@ static CUresult launch(struct stub_kernel *k, void **params, CUstream s)
 	if (st->capturing) {
 		st->graph->nodes++;
 		st->graph->ns += k->ns;
+		if (k->body && stub_args) {
+			struct work *w = &st->graph->work[st->graph->works++];
+			w->body = k->body;
+			for (int i = 0; i < stub_args; i++)
+				memcpy(&w->args[i], params[i], 8);
+		}
 		return CUDA_SUCCESS;
 	}
 	if (k->body)
@@ -319,35 +328,26 @@ API CUresult cuStreamEndCapture(CUstream s, CUgraph *g)
 	if (!st || !st->capturing)
 		return CUDA_ERROR_INVALID_VALUE;
 	st->capturing = 0;
+	if (getenv("STUB_CAPTURE_FAILS")) {
+		stub_graph_free(st->graph);
+		*g = NULL;
+		return 901;
+	}
 	*g = st->graph;
 	return CUDA_SUCCESS;
 }
-static struct graph *stub_capture(CUstream s) { return stream_of(s) && stream_of(s)->capturing ? stream_of(s)->graph : NULL; }
-API CUresult cuGraphCreate(CUgraph *g, unsigned flags) { (void)flags; *g = calloc(1, sizeof(struct graph)); return CUDA_SUCCESS; }
-API CUresult cuGraphDestroy(CUgraph g) { free(g); return CUDA_SUCCESS; }
-API CUresult cuGraphGetNodeCount(CUgraph g, size_t *n) { *n = (size_t)((struct graph *)g)->nodes; return CUDA_SUCCESS; }
-API CUresult cuGraphInstantiateWithFlags(CUgraphExec *x, CUgraph g, unsigned long long flags)
+API CUresult cuStreamGetCaptureInfo_v2(CUstream s, int *status, unsigned long long *id, CUgraph *g, const CUgraphNode **deps, size_t *n)
 {
-	struct graph *copy = malloc(sizeof *copy);
-	(void)flags;
-	*copy = *(struct graph *)g;
-	*x = copy;
+	struct stream *st = stream_of(s);
+	(void)id, (void)deps, (void)n;
+	*status = st && st->capturing;
+	if (g)
+		*g = st && st->capturing ? st->graph : NULL;
 	return CUDA_SUCCESS;
 }
-API CUresult cuGraphInstantiateWithParams(CUgraphExec *x, CUgraph g, void *p) { (void)p; return cuGraphInstantiateWithFlags(x, g, 0); }
-API CUresult cuGraphInstantiate_v2(CUgraphExec *x, CUgraph g, CUgraphNode *n, char *l, size_t z) { (void)n, (void)l, (void)z; return cuGraphInstantiateWithFlags(x, g, 0); }
-API CUresult cuGraphInstantiate(CUgraphExec *x, CUgraph g, CUgraphNode *n, char *l, size_t z) { (void)n, (void)l, (void)z; return cuGraphInstantiateWithFlags(x, g, 0); }
-API CUresult cuGraphExecDestroy(CUgraphExec x) { free(x); return CUDA_SUCCESS; }
-API CUresult cuGraphLaunch(CUgraphExec x, CUstream s)
-{
-	struct stub_kernel k = {((struct graph *)x)->ns, NULL};
-	if (!stub_current())
-		return CUDA_ERROR_INVALID_CONTEXT;
-	if (!stub_graph_reserve(stub_current()->dev, ((struct graph *)x)->bytes))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	return launch(&k, NULL, s);
-}
-
+API CUresult cuStreamUpdateCaptureDependencies(CUstream s, CUgraphNode *d, size_t n, unsigned f) { (void)s, (void)d, (void)n, (void)f; return CUDA_SUCCESS; }
+API CUresult cuStreamUpdateCaptureDependencies_v2(CUstream s, CUgraphNode *d, const void *e, size_t n, unsigned f) { (void)s, (void)d, (void)e, (void)n, (void)f; return CUDA_SUCCESS; }
+static struct graph *stub_capture(CUstream s) { return stream_of(s) && stream_of(s)->capturing ? stream_of(s)->graph : NULL; }
 /* ---- code: takes some memory, as the real one does ---- */
 
 #define CODE_BYTES ((uint64_t)1 << 20)
@@ -464,6 +464,7 @@ API CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, uint6
 
 #include "stub_memory.c"
 #include "stub_arrays.c"
+#include "stub_graphs.c"
 
 /* ---- the second names of functions, and looking them up ---- */
 

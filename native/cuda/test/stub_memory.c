@@ -288,34 +288,6 @@ API CUresult cuMemPoolImportPointer(CUdeviceptr *ptr, CUmemPool pool, CUmemPoolP
 	return CUDA_SUCCESS;
 }
 
-/* ---- graphs ---- */
-
-API CUresult cuGraphAddMemAllocNode(CUgraphNode *n, CUgraph g, const CUgraphNode *d, size_t c, CUmemAllocNode *p)
-{
-	(void)d, (void)c;
-	((struct graph *)g)->bytes += physical(p->bytes);
-	((struct graph *)g)->nodes++;
-	p->ptr = (CUdeviceptr)(uintptr_t)host(p->bytes, -1, PROT_READ | PROT_WRITE);
-	*n = g;
-	return CUDA_SUCCESS;
-}
-API CUresult cuGraphAddNode(CUgraphNode *n, CUgraph g, const CUgraphNode *d, size_t c, CUgraphNodeParams *p)
-{
-	return p->type == CU_GRAPH_NODE_MEM_ALLOC ? cuGraphAddMemAllocNode(n, g, d, c, &p->alloc) : CUDA_SUCCESS;
-}
-API CUresult cuGraphAddNode_v2(CUgraphNode *n, CUgraph g, const CUgraphNode *d, const void *e, size_t c, CUgraphNodeParams *p)
-{
-	(void)e;
-	return cuGraphAddNode(n, g, d, c, p);
-}
-API CUresult cuDeviceGetGraphMemAttribute(CUdevice dev, int attr, void *v) { (void)attr; *(uint64_t *)v = graph_reserved[dev]; return CUDA_SUCCESS; }
-API CUresult cuDeviceGraphMemTrim(CUdevice dev)
-{
-	stub_give(dev, graph_reserved[dev]);
-	graph_reserved[dev] = 0;
-	return CUDA_SUCCESS;
-}
-
 /* ---- virtual memory management ---- */
 
 API CUresult cuMemCreate(CUmemHandle *h, size_t size, const CUmemProp *prop, unsigned long long flags)

@@ -3,7 +3,7 @@ T = $(B)/test
 STUB = $(T)/libcuda.so.1 $(T)/libnvidia-ml.so.1
 TESTING = $(STRICT) -DELASTICGPU_TESTING
 
-$(T)/libcuda.so.1: test/stub_cuda.c test/stub_memory.c test/stub_arrays.c test/stub_card.c test/stub.h driver_types.h $(B)/stub_rows.h
+$(T)/libcuda.so.1: test/stub_cuda.c test/stub_memory.c test/stub_arrays.c test/stub_graphs.c test/stub_card.c test/stub.h driver_types.h $(B)/stub_rows.h
 	@mkdir -p $(T)
 	$(CC) -O1 -g $(STRICT) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ test/stub_cuda.c test/stub_card.c -ldl -pthread
 $(T)/libnvidia-ml.so.1: test/stub_nvml.c test/stub_node.c test/stub_card.c test/stub.h driver_types.h
@@ -16,7 +16,7 @@ $(T)/libelasticgpu.so: $(SOURCES) hooks_dlsym.c $(HEADERS)
 	$(CC) -O2 -g $(TESTING) -shared -o $@ $(SOURCES) hooks_dlsym.c -ldl -pthread
 
 # Programs with the library linked in, which is how the sanitizers see it; its objects are built once for each of them.
-UNITS = unit turns latency calls_memory calls_swap calls_arrays calls_turns calls_space neighbours fuzz
+UNITS = unit turns latency calls_memory calls_swap calls_arrays calls_graphs calls_turns calls_space neighbours fuzz
 PARTS = $(SOURCES) $(ARBITER)
 plain_FLAGS =
 asan_FLAGS = -fsanitize=address,undefined -fno-sanitize-recover=all
