@@ -46,7 +46,7 @@ static __device__ float fetch(Form form, cudaTextureObject_t t, float u, float v
 	return texCubemap<float>(t, x[z], y[z], w[z]);
 }
 
-static __global__ void read(Form form, cudaTextureObject_t t, size_t w, size_t h, size_t d, int level, unsigned long long *sum)
+static __global__ void sum_up(Form form, cudaTextureObject_t t, size_t w, size_t h, size_t d, int level, unsigned long long *sum)
 {
 	unsigned long long mine = 0;
 	for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < w * h * d; i += (size_t)gridDim.x * blockDim.x) {
@@ -169,7 +169,7 @@ int main(int argc, char **argv)
 		for (const Made &m : made)
 			for (unsigned n = 0; n < m.levels.size(); n++) {
 				const Level &l = m.levels[n];
-				read<<<256, 256, 0, stream>>>(m.kind->form, m.texture, l.w, l.h, l.d, n, sum);
+				sum_up<<<256, 256, 0, stream>>>(m.kind->form, m.texture, l.w, l.h, l.d, n, sum);
 				if (l.surface)
 					change<<<256, 256, 0, stream>>>(m.kind->form, l.surface, l.w, l.h, l.d);
 			}

@@ -102,6 +102,29 @@ sys.stdin.readline()
 '''
 
 
+POOL = r'''
+import ctypes, sys, torch
+rt = ctypes.CDLL([l.split()[-1] for l in open("/proc/self/maps") if "libcudart" in l][0]) if torch.zeros(1, device="cuda").is_cuda else None
+pool, p, props = ctypes.c_void_p(), ctypes.c_void_p(), (ctypes.c_ubyte * 88)()
+ctypes.memmove(props, (ctypes.c_int * 4)(1, 1, 1, 0), 16)
+print([rt.cudaMemPoolCreate(ctypes.byref(pool), props), rt.cudaMallocFromPoolAsync(ctypes.byref(p), ctypes.c_size_t(64 << 20), pool, None), rt.cudaDeviceSynchronize()], flush=True)
+sys.stdin.readline()
+'''
+
+
+def goes(t, what, code):
+    try:
+        c = t.Container("goes-" + "".join(x for x in what if x.isalnum()), memory=8 * GIB, extra=("swap on",))
+        p = c.start("python3", "-c", code, stdin=subprocess.PIPE)
+        said = p.stdout.readline().strip()
+        before, out, back = c.ask("stats"), c.ask("out"), c.ask("in")
+        p.communicate("\n", timeout=60)
+        t.row(f"{what}: goes, known ahead", f"{said}; ahead: {before.get('immovable')!r}; {json.dumps(out)}; {json.dumps(back)}",
+              out.get("ok") and back.get("ok") and not before.get("immovable"))
+    except Exception as e:
+        t.row(what, f"{type(e).__name__}: {e}", False)
+
+
 def refused(t, what, code):
     try:
         c = t.Container("refused-" + "".join(x for x in what if x.isalnum()), memory=8 * GIB, extra=("swap on",))
@@ -117,6 +140,7 @@ def refused(t, what, code):
 
 def run(t):
     work = [lambda: same(t, "ranks", "rank", "torchrun, two ranks on the card"), lambda: same(t, "loader", "loader", "PyTorch with four DataLoader workers"),
-            lambda: shared(t), lambda: refused(t, "arrays of compressed blocks", ARRAY), lambda: refused(t, "a graph with a memory node", GRAPH)]
+            lambda: shared(t), lambda: refused(t, "arrays of compressed blocks", ARRAY), lambda: goes(t, "a graph with a memory node", GRAPH),
+            lambda: refused(t, "a pool that can be exported", POOL)]
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda f: f(), work))
