@@ -13,6 +13,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/gpu/request"
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
@@ -286,7 +287,7 @@ func (w *World) checkRest(when string) {
 		return
 	}
 	workloads := memapi.Objects[*kueue.Workload](w.api)
-	for _, check := range []func([]*kueue.Workload) string{w.quotaHasJobs, w.jobsHaveWorkloads, w.jobsFollow, w.reasonsGiven, w.statusesTrue, w.preemptorsGotIn, w.allocationsTrue} {
+	for _, check := range []func([]*kueue.Workload) string{w.quotaHasJobs, w.jobsHaveWorkloads, w.jobsFollow, w.reasonsGiven, w.statusesTrue, w.preemptorsGotIn, w.allocationsTrue, w.runsAccounted} {
 		if broken := check(workloads); broken != "" {
 			w.breakInvariant(when + ": " + broken + "\n" + w.decisions())
 		}
@@ -345,7 +346,7 @@ func (w *World) reasonsGiven(workloads []*kueue.Workload) string {
 }
 
 func (w *World) isStrict(wl *kueue.Workload) bool {
-	return slices.ContainsFunc(w.setting.Queues, func(q queueSetting) bool { return q.Strict && q.Name == string(wl.Spec.QueueName) })
+	return slices.ContainsFunc(w.setting.Queues, func(q queueSetting) bool { return w.setting.ordersStrictly(q) && q.Name == string(wl.Spec.QueueName) })
 }
 
 // statusesTrue: the statuses of queues count what is there.
@@ -443,6 +444,24 @@ func (w *World) allocationsTrue([]*kueue.Workload) string {
 	return ""
 }
 
+// runsAccounted: the run of a workload that has ended is in an account, and the policy says that all of it is in force.
+func (w *World) runsAccounted(workloads []*kueue.Workload) string {
+	if !w.setting.Policies {
+		return ""
+	}
+	for _, p := range memapi.Objects[*queuepolicy.QueuePolicy](w.api) {
+		if !meta.IsStatusConditionTrue(p.Status.Conditions, queuepolicy.Accepted) {
+			return fmt.Sprintf("policy: it is not accepted: %v", p.Status.Conditions)
+		}
+	}
+	for _, wl := range workloads {
+		if workload.IsFinished(wl) && slices.Contains(wl.Finalizers, workload.BudgetFinalizer) {
+			return fmt.Sprintf("budget: workload %s has ended, and its run is in no account", wl.Name)
+		}
+	}
+	return ""
+}
+
 // checkEnd checks that all jobs that exist have run to their end.
 func (w *World) checkEnd() {
 	if w.broken != "" {
@@ -471,7 +490,7 @@ func (w *World) couldRun(job *batchv1.Job) bool {
 // isBlocked says that another job of its StrictFIFO queue never fits.
 func (w *World) isBlocked(job *batchv1.Job) bool {
 	for _, q := range w.setting.Queues {
-		if !q.Strict || q.Name != job.Labels[kinds.QueueNameLabel] {
+		if !w.setting.ordersStrictly(q) || q.Name != job.Labels[kinds.QueueNameLabel] {
 			continue
 		}
 		for _, other := range memapi.Objects[*batchv1.Job](w.api) {

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/features"
 	"github.com/elastic-ai/elastic/internal/gpu"
@@ -278,6 +279,9 @@ func (w *World) watched(role string) []client.Object {
 	}
 	if role == roleGPU {
 		return list
+	}
+	if w.setting.Policies {
+		list = append(list, &queuepolicy.QueuePolicy{}, &queuepolicy.BudgetAccount{})
 	}
 	return append(list, &corev1.Namespace{}, &kueue.Cohort{}, &kueue.ClusterQueue{}, &kueue.LocalQueue{}, &kueue.AdmissionCheck{},
 		&kueue.Topology{}, &kueue.WorkloadPriorityClass{}, &batchv1.Job{}, &corev1.LimitRange{}, &nodev1.RuntimeClass{}, &schedulingv1.PriorityClass{})

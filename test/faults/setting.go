@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
@@ -29,6 +30,8 @@ type Setting struct {
 	PodsReady bool
 	// TwoLeaders: it happens that a process goes on although another one leads.
 	TwoLeaders bool
+	// Policies: a QueuePolicy has the first queue keep a budget, backfill, and wait before it preempts.
+	Policies bool
 	// MostJobs that are submitted.
 	MostJobs int
 	Nodes    int
@@ -68,6 +71,7 @@ func newSetting(seed uint64) Setting {
 		q.Reclaim, q.Within = policies[r.IntN(3)], policies[r.IntN(2)]
 		s.Queues = append(s.Queues, q)
 	}
+	s.Policies = r.IntN(3) == 0
 	return s
 }
 
@@ -115,6 +119,9 @@ func (s Setting) objects() []client.Object {
 	for i := range s.Nodes {
 		list = append(list, s.node(fmt.Sprintf("n%d", i))...)
 	}
+	if s.Policies {
+		list = append(list, s.policy())
+	}
 	for _, obj := range list {
 		switch obj.(type) {
 		case *kueue.ClusterQueue, *kueue.ResourceFlavor: // as the webhook has them
@@ -145,6 +152,26 @@ func (s Setting) clusterQueue(q queueSetting) *kueue.ClusterQueue {
 		Flavors:          []kueue.FlavorQuotas{{Name: "default", Resources: []kueue.ResourceQuota{quota}}},
 	}}
 	return cq
+}
+
+// policy of the first queue. Its budget is never spent: what runs is counted, and nobody waits for another day.
+func (s Setting) policy() *queuepolicy.QueuePolicy {
+	p := named(&queuepolicy.QueuePolicy{}, "policy")
+	p.Spec = queuepolicy.QueuePolicySpec{
+		TargetRefs: []queuepolicy.TargetRef{{Kind: queuepolicy.KindClusterQueue, Name: s.Queues[0].Name}},
+		Preemption: &queuepolicy.Preemption{Delay: ptr.To(queuepolicy.Duration("30s"))},
+		Backfill:   &queuepolicy.Backfill{Strategy: queuepolicy.BackfillEASY, RunTime: ptr.To(queuepolicy.Duration("10m"))},
+		Budgets: []queuepolicy.Budget{{
+			Period: queuepolicy.PeriodDay, Amount: resource.MustParse("1000000"), Currency: "EUR",
+			Rates: []queuepolicy.Rate{{Resource: string(s.resource()), PerHour: resource.MustParse("1")}},
+		}},
+	}
+	return p
+}
+
+// ordersStrictly says that a queue lets nobody pass its blocked head, or those alone that cannot delay it.
+func (s Setting) ordersStrictly(q queueSetting) bool {
+	return q.Strict || s.Policies && q.Name == s.Queues[0].Name
 }
 
 // cardsPerNode of a world with cards.

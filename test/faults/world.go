@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 	"github.com/elastic-ai/elastic/test/faults/memapi"
@@ -82,7 +83,7 @@ func Replay(t *testing.T, seed uint64, schedule []Action) Result {
 
 var scheme = sync.OnceValue(func() *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme, egpu.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme, egpu.AddToScheme, queuepolicy.AddToScheme} {
 		if err := add(s); err != nil {
 			panic(err)
 		}
@@ -124,11 +125,16 @@ func newWorld(t *testing.T, setting Setting) *World {
 	if setting.Cards {
 		kinds = append(kinds, &egpu.GPU{}, &egpu.ElasticGPU{}, &egpu.ElasticGPUClaim{})
 	}
+	if setting.Policies {
+		kinds = append(kinds, &queuepolicy.QueuePolicy{}, &queuepolicy.BudgetAccount{})
+	}
 	api, err := memapi.NewServer(scheme(), w.clock, kinds...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.api = api
+	if w.api = api; setting.Policies {
+		api.WriteWhole(&queuepolicy.BudgetAccount{})
+	}
 	for _, obj := range setting.objects() {
 		if _, err := api.Create(obj); err != nil {
 			t.Fatal(err)

@@ -67,7 +67,7 @@ func merge(target, patch any) any {
 	return object
 }
 
-// jsonPatch does the operations of RFC 6902 that the programs use: test and remove.
+// jsonPatch does the operations of RFC 6902 that the programs use: test, remove, and add to an object.
 func jsonPatch(k *kindLog, object map[string]any, data []byte) error {
 	var operations []struct {
 		Op    string `json:"op"`
@@ -79,12 +79,17 @@ func jsonPatch(k *kindLog, object map[string]any, data []byte) error {
 	}
 	for _, o := range operations {
 		steps := strings.Split(strings.TrimPrefix(o.Path, "/"), "/")
+		for i := range steps {
+			steps[i] = strings.ReplaceAll(strings.ReplaceAll(steps[i], "~1", "/"), "~0", "~")
+		}
 		parent, has := lookup(object, steps[:len(steps)-1])
 		value, found := lookup(object, steps)
 		switch {
 		case o.Op == "test" && (!found || !reflect.DeepEqual(value, o.Value)):
 			return apierrors.NewInvalid(k.gvk.GroupKind(), "", nil)
 		case o.Op == "test":
+		case o.Op == "add" && isObject(parent):
+			set(object, steps, o.Value)
 		case o.Op == "remove" && has && found:
 			last := steps[len(steps)-1]
 			switch p := parent.(type) {
@@ -99,6 +104,11 @@ func jsonPatch(k *kindLog, object map[string]any, data []byte) error {
 		}
 	}
 	return nil
+}
+
+func isObject(value any) bool {
+	_, is := value.(map[string]any)
+	return is
 }
 
 func lookup(value any, steps []string) (any, bool) {

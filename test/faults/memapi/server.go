@@ -46,6 +46,7 @@ type kindLog struct {
 	objects map[client.ObjectKey]*Version
 	events  []event
 	inOrder []*Version // the objects by name; nil: to be sorted again
+	whole   bool       // its status is written with the rest
 }
 
 type event struct {
@@ -90,6 +91,9 @@ func NewServer(scheme *runtime.Scheme, now func() time.Time, kinds ...client.Obj
 	s.Mapper = mapper
 	return s, nil
 }
+
+// WriteWhole says that a kind has no status subresource.
+func (s *Server) WriteWhole(kind client.Object) { s.types[reflect.TypeOf(kind)].whole = true }
 
 // Version counts all writes that changed something.
 func (s *Server) Version() int64 { return s.version }
@@ -239,9 +243,9 @@ func (s *Server) replace(k *kindLog, was *Version, now map[string]any, owned map
 		}
 		now, m = rest, &unstructured.Unstructured{Object: rest}
 	} else {
-		if value, has := was.Content["status"]; has {
+		if value, has := was.Content["status"]; has && !k.whole {
 			now["status"] = value
-		} else {
+		} else if !k.whole {
 			delete(now, "status")
 		}
 		m.SetUID(old.GetUID())
