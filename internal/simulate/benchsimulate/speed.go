@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -49,8 +50,36 @@ func speed(jobs int, load float64) error {
 	return memory(min(jobs, 200_000), shares)
 }
 
-// memory of a cluster in which one job runs on every card and all others wait.
+// mostBytes is what a waiting job may take of memory.
+const mostBytes = 2048
+
+// memory of a waiting job, and of one where four times as many wait: it is linear.
 func memory(jobs int, shares []world.Share) error {
+	var errs []error
+	for _, n := range []int{jobs / 4, jobs} {
+		bytes, err := memoryOf(n, shares)
+		if err != nil {
+			return err
+		}
+		name := "simulated_bytes_per_waiting_job"
+		if n < jobs {
+			name += "_of_a_quarter"
+		}
+		fmt.Printf("figure %s %.0f B\n", name, bytes)
+		errs = append(errs, tooMuch(bytes, n))
+	}
+	return errors.Join(errs...)
+}
+
+func tooMuch(bytes float64, jobs int) error {
+	if bytes < mostBytes {
+		return nil
+	}
+	return fmt.Errorf("a waiting job takes %.0f B where %d jobs wait: want less than %d", bytes, jobs, mostBytes)
+}
+
+// memoryOf a waiting job in a cluster in which jobs run on every card and all others wait.
+func memoryOf(jobs int, shares []world.Share) (float64, error) {
 	trace := &world.Trace{Name: "waiting"}
 	for i := range jobs {
 		trace.Jobs = append(trace.Jobs, world.Job{ID: fmt.Sprint(i), Queue: shares[i%len(shares)].Queue, Duration: 1_000_000, Cards: 1 << (i % 4)})
@@ -58,14 +87,13 @@ func memory(jobs int, shares []world.Share) error {
 	before := heap()
 	w, err := world.New(trace, world.Pool(shares), world.Settings{Until: 1})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if _, err := w.Run(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	grown := heap() - before
-	fmt.Printf("figure simulated_bytes_per_waiting_job %.0f B\n", float64(grown)/float64(w.Waiting()))
-	return nil
+	return float64(grown) / float64(w.Waiting()), nil
 }
 
 // cpuTime that this process has used: beside others on the same cores, time alone says little.
