@@ -175,7 +175,7 @@ PARTS = build verify lint test-unit test-tools test-platforms test-sandbox test-
 SLOW_PARTS = test-sanitizers test-operators test-prometheus test-kueue-part test-images test-node test-rights
 
 .PHONY: test
-test: ## Run the tests and checks; a quarter of an hour once it is built. Prints what each part took, and leaves nothing running
+test: ## Run the tests and checks; a quarter of an hour once it is built. Prints what each part took, and leaves nothing running or mounted
 	@tools/parts.sh $(PARTS)
 	@echo "all checks passed"
 

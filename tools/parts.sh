@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# parts.sh PART... runs targets of the Makefile one after the other, prints what each took, and ends what one of them left
-# running. It stops at the first that fails, and at a Ctrl-C.
+# parts.sh PART... runs targets of the Makefile one after the other, prints what each took, ends what one of them left
+# running, and names what one left mounted or lying about. It stops at the first that fails, and at a Ctrl-C.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 # What a part starts has this in its environment, however it was started.
@@ -11,23 +11,67 @@ trap 'status=130' INT TERM
 # left lists the processes that parts have started and that still run.
 left() { grep -lz "^$mark\$" /proc/[0-9]*/environ 2>/dev/null | sed 's,/proc/\([0-9]*\)/.*,\1,'; }
 
-# clean gives them a while to end by themselves, as they do when what started them is gone, then ends and names them.
-clean() {
-  for _ in $(seq "${GRACE_TICKS:-150}"); do
-    [ -n "$(left)" ] || return 0
+# things lists what a part may leave beside processes, of what bears our name or lies in our folders.
+temporary=${TMPDIR:-/tmp}
+things() {
+  {
+    # The folder in which ports are reserved stays.
+    find "$temporary" -maxdepth 1 -type d -name 'elastic-*' ! -name 'elastic-ports-*' -user "$(id -u)" | sed 's/^/folder /'
+    find /sys/class/net -name 'elastic*' | sed 's,.*/,network link ,'
+    find /sys/fs/cgroup -maxdepth 2 -type d -name 'elastic-*' | sed 's/^/cgroup /'
+    awk -v a="$temporary/" -v b="$PWD/" 'index($2, a) == 1 || index($2, b) == 1 || /elastic/ {print "mount " $2}' /proc/self/mounts
+  } 2>/dev/null | sort -u
+}
+
+# used says whether a thing is another's, who runs tests at the same time: all of ours has ended by then.
+used() {
+  local name=${1##* }
+  case $1 in
+  "network link "*) grep -rqs --include=cgroup.procs . /sys/fs/cgroup/{,*/}"elastic-${name#elastic}" ;;
+  "cgroup "*) grep -rqs --include=cgroup.procs . "$name" ;;
+  *) grep -qzsF -f - /proc/[0-9]*/{cmdline,environ} <<<"$name" ;;
+  esac
+}
+
+# remain lists the things that are there since the part began.
+remain() {
+  local thing
+  comm -13 <(printf '%s\n' "$before") <(things) | while read -r thing; do used "$thing" || echo "$thing"; done
+}
+
+# gone COMMAND TICKS waits until a command lists nothing.
+gone() {
+  local tick
+  for tick in $(seq "$2"); do
+    [ -n "$($1)" ] || return 0
     sleep 0.2
   done
-  for pid in $(left); do
-    echo "$1 left process $pid running, it is ended: $(tr '\0' ' ' <"/proc/$pid/cmdline")" >&2
-    kill -KILL "$pid"
-  done
   return 1
+}
+
+# clean gives processes a while to end by themselves, as they do when what started them is gone, then ends and names them.
+# Things it only names: whose they are is not sure enough to remove them.
+clean() {
+  local pid thing code=0
+  if ! gone left "${GRACE_TICKS:-150}"; then
+    code=1
+    for pid in $(left); do
+      echo "$1 left process $pid running, it is ended: $(tr '\0' ' ' <"/proc/$pid/cmdline")" >&2
+      kill -KILL "$pid"
+    done
+  fi
+  if ! gone remain "${GRACE_TICKS:-25}"; then
+    code=1
+    remain | while read -r thing; do echo "$1 left $thing" >&2; done
+  fi
+  return $code
 }
 
 built=
 for part in "$@"; do
   printf '\n== %s\n' "$part"
   start=$SECONDS
+  before=$(things)
   env "$mark" "${MAKE:-make}" --no-print-directory $built "$part" || { code=$?; [ "$status" -ne 0 ] || status=$code; }
   clean "$part" || [ "$status" -ne 0 ] || status=1
   names+=("$part") took+=($((SECONDS - start)))
