@@ -382,9 +382,9 @@ bench-explain: build-programs build-sandbox ## "elastic explain" typed beside 20
 bench-noisy: build-programs build-sandbox ## How long a tenant waits beside 100,000 workloads of another
 	cd bench && go run ./queue -noisy $(or $(WORKLOADS),100000)
 
-.PHONY:
-coldstart: ## "make up" as a new user meets it: a fresh clone, an empty home, empty caches. Minutes of everything this machine has
-	@tools/coldstart.sh
+.PHONY: coldstart
+coldstart: ## "make up" as a new user meets it: a fresh clone, an empty home, empty caches; after COLD_BEFORE=commit. Minutes of everything this machine has
+	@COLD_BEFORE=$(COLD_BEFORE) tools/coldstart.sh
 
 .PHONY: bench-local
 bench-local: build-first ## What the local cluster takes of this machine, at rest and beside JOBS (1000) jobs that wait
