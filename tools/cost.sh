@@ -37,6 +37,8 @@ memory() {
     case $name in
       elastic-sandbox) echo "figure sandbox_rss_mib$1 $mib MiB" ;;
       elastic-queue) echo "figure queue_rss_mib$1 $mib MiB" ;;
+      elastic-gpu-scheduler) echo "figure gpu_scheduler_rss_mib$1 $mib MiB" ;;
+      elastic-gpu-agent) echo "figure gpu_agent_rss_mib$1 $mib MiB" ;;
     esac
   done < <(processes)
   echo "figure cluster_rss_mib$1 $total MiB"

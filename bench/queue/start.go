@@ -86,6 +86,7 @@ func (s setup) start(ctx context.Context, c client.WithWatch, dir, kubeconfig st
 		out.first.Seconds(), out.admits, out.memory, out.cpu.Seconds())
 	fmt.Printf("figure queue_start_seconds %.1f s\n", out.first.Seconds())
 	fmt.Printf("figure queue_start_memory %d MiB\n", out.memory)
+	fmt.Printf("figure queue_start_cpu_seconds %.1f s\n", out.cpu.Seconds())
 	return nil
 }
 
