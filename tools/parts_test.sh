@@ -50,12 +50,14 @@ says 2 '^bad failed$' bad good
 says 1 'leaves left process [0-9]+ running' leaves
 ended
 
-says 1 'folder left folder .*/tmp/elastic-left$' folder
-says 0 '^good' good # it was there before
+says 0 'folder left folder .*/tmp/elastic-left$' folder
+says 0 '^good' good
+! grep -q ' left ' out || { echo "it names what was there before"; exit 1; }
 rmdir tmp/elastic-left
 # Of a process that no part has started.
 env ELASTIC_HOME="$TMPDIR/elastic-left" sleep 1000 &
 says 0 '^folder ' folder
+! grep -q ' left ' out || { echo "it names what another process uses"; exit 1; }
 kill $!
 if [ "$(id -u)" = 0 ] && mount -t tmpfs elastic-parts mounted 2>/dev/null; then
   umount mounted
