@@ -12,7 +12,8 @@ import (
 
 const (
 	leaseSeconds = 15
-	retryPeriod  = 2 * time.Second
+	// retryPeriod is no whole number of milliseconds, so that no other timer fires in the same moment.
+	retryPeriod = 2*time.Second + 7*time.Microsecond
 )
 
 // lease of a role, as a process writes it that leads.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -103,6 +104,14 @@ func (r *pending) arrive() error {
 // name by which a schedule knows it.
 func (r *pending) name() string { return r.from.name + ":" + strings.ReplaceAll(r.call.Name, " ", ":") }
 
+// apart is by how much later than at its deadline a client gives up: timers of one moment fire in no order that a seed would
+// choose.
+func (r *pending) apart() time.Duration {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(r.name()))
+	return time.Duration(hash.Sum32()%1000) * time.Microsecond
+}
+
 var errKilled = errors.New("the process was killed")
 
 // gate has a call wait until the schedule answers it, or its client gives up.
@@ -115,7 +124,7 @@ func (p *process) gate(ctx context.Context, call *memapi.Call) error {
 		if r.deadline, err = p.fence.Deadline(); err != nil {
 			return err
 		}
-		over = time.After(time.Until(r.deadline))
+		over = time.After(time.Until(r.deadline) + r.apart())
 	}
 	w.mu.Lock()
 	if p.dead {
