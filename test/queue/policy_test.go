@@ -105,6 +105,7 @@ func TestPolicyOnTheRootSharesTheTreeOut(t *testing.T) {
 func TestPolicyIsRefused(t *testing.T) {
 	minute := &v1alpha1.Preemption{Delay: ptr.To(v1alpha1.Duration("1m"))}
 	local := v1alpha1.TargetRef{Kind: v1alpha1.KindLocalQueue, Namespace: "a", Name: "b"}
+	queue := v1alpha1.TargetRef{Kind: v1alpha1.KindClusterQueue, Name: "b"}
 	for want, spec := range map[string]v1alpha1.QueuePolicySpec{
 		"sets nothing":                        {TargetRefs: []v1alpha1.TargetRef{local}},
 		"spec.targetRefs":                     {Preemption: minute},
@@ -121,7 +122,19 @@ func TestPolicyIsRefused(t *testing.T) {
 		"more than 0":                         {TargetRefs: []v1alpha1.TargetRef{local}, Budgets: []v1alpha1.Budget{{Period: v1alpha1.PeriodDay, Amount: resource.MustParse("-1")}}},
 		"at most 1000000000":                  {TargetRefs: []v1alpha1.TargetRef{local}, Budgets: []v1alpha1.Budget{{Period: v1alpha1.PeriodDay, Amount: resource.MustParse("1e30")}}},
 		"money needs rates":                   {TargetRefs: []v1alpha1.TargetRef{local}, Budgets: []v1alpha1.Budget{{Period: v1alpha1.PeriodDay, Amount: resource.MustParse("1"), Currency: "EUR"}}},
-		"Duplicate value":                     {TargetRefs: []v1alpha1.TargetRef{local}, Budgets: []v1alpha1.Budget{hours(v1alpha1.PeriodDay, "1"), hours(v1alpha1.PeriodDay, "2")}},
+		"changes nothing":                     {TargetRefs: []v1alpha1.TargetRef{queue}, Quota: &v1alpha1.Quota{Windows: []v1alpha1.Window{{Name: "w", Start: "0 20 * * *", Duration: "1h"}}}},
+		"at least 1m":                         {TargetRefs: []v1alpha1.TargetRef{queue}, Quota: &v1alpha1.Quota{Windows: []v1alpha1.Window{{Name: "w", Start: "0 20 * * *", Duration: "1s", ShareOfNodes: ptr.To[int32](1)}}}},
+		"spec.quota in body should have at least 1 properties":    {TargetRefs: []v1alpha1.TargetRef{queue}, Quota: &v1alpha1.Quota{}},
+		"spec.backfill in body should have at least 1 properties": {TargetRefs: []v1alpha1.TargetRef{queue}, Backfill: &v1alpha1.Backfill{}},
+		"spec.backfill.quantile":                                  {TargetRefs: []v1alpha1.TargetRef{queue}, Backfill: &v1alpha1.Backfill{Quantile: ptr.To[int32](0)}},
+		`supported values: "EASY"`:                                {TargetRefs: []v1alpha1.TargetRef{queue}, Backfill: &v1alpha1.Backfill{Strategy: "Hard"}},
+		"spec.defragmentation.moves":                              {TargetRefs: []v1alpha1.TargetRef{queue}, Defragmentation: &v1alpha1.Defragmentation{Moves: ptr.To[int32](17), LostWork: ptr.To(v1alpha1.Duration("1h"))}},
+		"spec.defragmentation.lostWork":                           {TargetRefs: []v1alpha1.TargetRef{queue}, Defragmentation: &v1alpha1.Defragmentation{Moves: ptr.To[int32](1)}},
+		"spec.elasticJobs.growAfter":                              {TargetRefs: []v1alpha1.TargetRef{queue}, ElasticJobs: &v1alpha1.ElasticJobs{}},
+		"spec.dependencies.namespaces":                            {TargetRefs: []v1alpha1.TargetRef{queue}, Dependencies: &v1alpha1.Dependencies{}},
+		"spec.dependencies.namespaces[0]":                         {TargetRefs: []v1alpha1.TargetRef{queue}, Dependencies: &v1alpha1.Dependencies{Namespaces: []string{"No_Such"}}},
+		"spec.reservations[0].name":                               {TargetRefs: []v1alpha1.TargetRef{queue}, Reservations: []v1alpha1.Reservation{{Name: "Not a name", Start: "0 8 * * *", Duration: "1h", Nodes: []string{"n"}}}},
+		"Duplicate value":                                         {TargetRefs: []v1alpha1.TargetRef{local}, Budgets: []v1alpha1.Budget{hours(v1alpha1.PeriodDay, "1"), hours(v1alpha1.PeriodDay, "2")}},
 	} {
 		t.Run(want, func(t *testing.T) {
 			policy := sandbox.QueuePolicy("refused")

@@ -44,7 +44,7 @@ func (o *Objects) ResolvePolicies() {
 
 // world is the tree of Cohorts and queues by names. A Cohort that others name exists.
 func (o *Objects) world() policy.World {
-	w := policy.World{Cohorts: map[string]string{}, ClusterQueues: map[string]string{}, LocalQueues: map[types.NamespacedName]string{}, Flavors: map[string]bool{}}
+	w := policy.World{Cohorts: map[string]string{}, ClusterQueues: map[string]string{}, LocalQueues: map[types.NamespacedName]string{}, Flavors: map[string]bool{}, PreemptNobody: map[string]bool{}}
 	for name := range o.CohortNames() {
 		w.Cohorts[name] = ""
 	}
@@ -52,7 +52,7 @@ func (o *Objects) world() policy.World {
 		w.Cohorts[name] = string(cohort.Spec.ParentName)
 	}
 	for name, cq := range o.ClusterQueues {
-		w.ClusterQueues[name] = string(cq.Spec.CohortName)
+		w.ClusterQueues[name], w.PreemptNobody[name] = string(cq.Spec.CohortName), preemptsNobody(cq)
 	}
 	for key, lq := range o.LocalQueues {
 		w.LocalQueues[key] = string(lq.Spec.ClusterQueue)
@@ -93,10 +93,15 @@ func (o *Objects) Growth(localQueue types.NamespacedName) (after time.Duration, 
 	if lq == nil {
 		return 0, ""
 	}
-	if cq := o.ClusterQueues[string(lq.Spec.ClusterQueue)]; cq != nil && (cq.Spec.Preemption == nil || cq.Spec.Preemption.WithinClusterQueue == kueue.PreemptionPolicyNever) {
+	if cq := o.ClusterQueues[string(lq.Spec.ClusterQueue)]; cq != nil && preemptsNobody(cq) {
 		return 0, "ClusterQueue " + cq.Name + " preempts nobody of its own (withinClusterQueue), so what jobs grow into could not be taken back"
 	}
 	return o.InForce(localQueue).Duration(policy.GrowAfter, 0), ""
+}
+
+// preemptsNobody says that workloads of a ClusterQueue preempt none of their own.
+func preemptsNobody(cq *kueue.ClusterQueue) bool {
+	return cq.Spec.Preemption == nil || cq.Spec.Preemption.WithinClusterQueue == kueue.PreemptionPolicyNever
 }
 
 // MayWaitFor says that policies let the jobs of a LocalQueue wait for those of another namespace.

@@ -25,6 +25,7 @@ func tree() World {
 			{Namespace: "team", Name: "main"}: "a", {Namespace: "team", Name: "night"}: "a", {Namespace: "other", Name: "main"}: "b",
 			{Namespace: "lost", Name: "main"}: "gone",
 		},
+		PreemptNobody: map[string]bool{"a": true},
 	}
 }
 
@@ -102,6 +103,8 @@ func assign(spec *v1alpha1.QueuePolicySpec, key, value string) {
 				Name: "w", Start: part[0], Duration: v1alpha1.Duration(part[1]), TimeZone: part[2], ShareOfNodes: ptr.To[int32](50),
 			})
 		}
+	case "grow":
+		spec.ElasticJobs = &v1alpha1.ElasticJobs{GrowAfter: d}
 	case "namespaces":
 		spec.Dependencies = &v1alpha1.Dependencies{Namespaces: strings.Split(value, ",")}
 	case "never":
@@ -193,6 +196,13 @@ func TestStatus(t *testing.T) {
 		"never":             {[]string{"p: Cohort/top window=0_0_31_2_*,12h,"}, "Invalid", `spec.quota.windows: w: start: 0 0 31 2 * never comes`},
 		"too short":         {[]string{"p: Cohort/top window=0_20_*_*_*,1s,"}, "Invalid", `spec.quota.windows: w: duration: 1s is less than a minute`},
 		"no effect":         {[]string{"p: Cohort/left capacity=DRF"}, "NoEffect", "spec.targetRefs[0]: spec.capacity means something at the root Cohort of a tree alone, and Cohort/left is none"},
+		"grows in vain":     {[]string{"p: ClusterQueue/a ClusterQueue/b grow=1m"}, "NoEffect", "spec.targetRefs[0]: spec.elasticJobs.growAfter: ClusterQueue a preempts nobody of its own (withinClusterQueue), so what jobs grow into could not be taken back"},
+		"local in vain":     {[]string{"p: LocalQueue/team/main grow=1m"}, "NoEffect", "spec.targetRefs[0]: spec.elasticJobs.growAfter: ClusterQueue a preempts nobody of its own (withinClusterQueue), so what jobs grow into could not be taken back"},
+		"grows":             {[]string{"p: Cohort/top ClusterQueue/b grow=1m"}, "Accepted", "In force at all targets"},
+		"share of nothing":  {[]string{"p: ClusterQueue/a headroom=5 grace=1m"}, "NoEffect", "spec.targetRefs[0]: spec.quota.grace: no quota of ClusterQueue/a is a share of nodes (quota.shareOfNodes); spec.targetRefs[0]: spec.quota.headroom: no quota of ClusterQueue/a is a share of nodes (quota.shareOfNodes)"},
+		"share from above":  {[]string{"q: Cohort/top share=50", "p: ClusterQueue/a headroom=5"}, "Accepted", "In force at all targets"},
+		"share in a window": {[]string{"q: Cohort/top window=0_20_*_*_*,12h,", "p: ClusterQueue/a grace=1m"}, "Accepted", "In force at all targets"},
+		"headroom for all":  {[]string{"p: Cohort/top headroom=5"}, "Accepted", "In force at all targets"},
 		"effect elsewhere":  {[]string{"p: Cohort/top Cohort/left capacity=DRF delay=1m"}, "Accepted", "In force at all targets"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,6 +17,7 @@ type World struct {
 	ClusterQueues map[string]string               // the Cohort of each ClusterQueue; "": none
 	LocalQueues   map[types.NamespacedName]string // the ClusterQueue of each LocalQueue
 	Flavors       map[string]bool                 // those that exist
+	PreemptNobody map[string]bool                 // ClusterQueues that preempt nobody of their own
 }
 
 // Settings are the values in force at an object, in the order of the fields.

@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,7 +83,54 @@ func (r *Resolved) problemAt(p *v1alpha1.QueuePolicy, t target) []problem {
 			found = append(found, problem{v1alpha1.ReasonNoEffect, fmt.Sprintf("spec.%s means something %s alone, and %s is none", f.path, f.where, t)})
 		}
 	}
+	return append(found, r.contradictions(p, t)...)
+}
+
+// contradictions are fields of a policy that come to nothing at a queue, by its spec or by what else is in force there. At
+// a Cohort they may mean something for one of the queues below it.
+func (r *Resolved) contradictions(p *v1alpha1.QueuePolicy, t target) (found []problem) {
+	cq := t.name.Name
+	switch t.kind {
+	case v1alpha1.KindCohort:
+		return nil
+	case v1alpha1.KindLocalQueue:
+		cq = r.world.LocalQueues[t.name]
+	}
+	add := func(path, format string, args ...any) {
+		found = append(found, problem{v1alpha1.ReasonNoEffect, "spec." + path + ": " + fmt.Sprintf(format, args...)})
+	}
+	if p.Spec.ElasticJobs != nil && r.world.PreemptNobody[cq] {
+		add(GrowAfter, "ClusterQueue %s preempts nobody of its own (withinClusterQueue), so what jobs grow into could not be taken back", cq)
+	}
+	if q := p.Spec.Quota; q != nil && (q.Headroom != nil || q.Grace != nil) && t.kind == v1alpha1.KindClusterQueue && !r.followsNodes(t) {
+		for path, set := range map[string]bool{Headroom: q.Headroom != nil, Grace: q.Grace != nil} {
+			if set {
+				add(path, "no quota of %s is a share of nodes (%s)", t, ShareOfNodes)
+			}
+		}
+		slices.SortFunc(found, func(a, b problem) int { return strings.Compare(a.message, b.message) })
+	}
 	return found
+}
+
+// followsNodes says that quotas of a ClusterQueue are shares of what nodes have, always or in a window.
+func (r *Resolved) followsNodes(t target) bool {
+	for _, v := range r.at(t) {
+		switch v.Field {
+		case ShareOfNodes:
+			return true
+		case Windows:
+			i := slices.IndexFunc(r.path(t), func(above target) bool { return above.String() == v.From })
+			if i < 0 {
+				continue
+			}
+			by := r.counts[r.path(t)[i]]
+			if slices.ContainsFunc(quota(&by.Spec).Windows, func(w v1alpha1.Window) bool { return w.ShareOfNodes != nil }) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // meansElsewhere says whether a field of a policy means something at one of its targets: then it need not at the others.
