@@ -80,6 +80,9 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUAgentConfigurati
 	if err := metrics.Registry.Register(panics.Total); err != nil {
 		return err
 	}
+	if err := agent.IndexGPUs(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
 	source := newSource(env, node, cfg.Simulate)
 	if source == nil {
 		if cfg.DevicePlugin.Remote.BindAddress != "" && *cfg.DevicePlugin.Enabled {
@@ -116,7 +119,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUAgentConfigurati
 			}
 		}
 	}
-	if err := publisher.SetupWithManager(ctx, mgr); err != nil {
+	if err := publisher.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the publisher: %w", err)
 	}
 	return mgr.Start(ctx)

@@ -48,14 +48,15 @@ type Publisher struct {
 	AllocationPaths *AllocationPaths
 }
 
-// SetupWithManager watches nodes and their GPU objects.
-func (p *Publisher) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	err := mgr.GetFieldIndexer().IndexField(ctx, &egpu.GPU{}, nodeIndex, func(obj client.Object) []string {
+// IndexGPUs has GPU objects found by their node: by the publisher, and where containers come, also on a node without cards.
+func IndexGPUs(ctx context.Context, indexer client.FieldIndexer) error {
+	return indexer.IndexField(ctx, &egpu.GPU{}, nodeIndex, func(obj client.Object) []string {
 		return []string{obj.(*egpu.GPU).Spec.NodeName}
 	})
-	if err != nil {
-		return err
-	}
+}
+
+// SetupWithManager watches nodes and their GPU objects.
+func (p *Publisher) SetupWithManager(mgr ctrl.Manager) error {
 	ours := predicate.NewPredicateFuncs(func(obj client.Object) bool {
 		node, ok := obj.(*corev1.Node)
 		return ok && p.Source.Serves(node)
