@@ -227,14 +227,18 @@ func (n *Node) Exporter(pods client.Reader) *exporter.Exporter {
 }
 
 // The scheduler records the cards of a pod just after it has bound it, and the kubelet waits 30 seconds for an
-// answer. Waiting looks into the cache alone, so that pods without a record cost the API server nothing.
+// answer. Waiting looks into the cache alone, so that pods without a record cost the API server nothing. A server of a card of
+// another node may take longer: its image is fetched. The kubelet asks again.
 const (
+	answerTimeout = 25 * time.Second
 	recordTimeout = 20 * time.Second
 	recordPoll    = 20 * time.Millisecond
 )
 
 // share of a container, from the record of the scheduler and the cards that are there now.
 func (n *Node) share(ctx context.Context, c slots.ContainerRef) (s share.Share, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
 	pod, node := &corev1.Pod{}, &corev1.Node{}
 	if err := n.API.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Pod}, pod); err != nil {
 		return s, err
@@ -273,6 +277,8 @@ func (n *Node) share(ctx context.Context, c slots.ContainerRef) (s share.Share, 
 		return s, fmt.Errorf("container %s of pod %s/%s: %w", c.Container, c.Namespace, c.Pod, missing)
 	case err != nil:
 		return s, err
+	case refused == nil && s.Remote != nil && n.remote != nil:
+		return s, n.remote.awaitServer(ctx, s.Remote)
 	}
 	return s, refused
 }

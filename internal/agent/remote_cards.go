@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -237,12 +239,50 @@ func (r *remoteCards) dial(ctx context.Context, claim string) (net.Conn, error) 
 	return server, nil
 }
 
+// dialServer that has its share: it may have started just now, and listen in a moment.
 func (r *remoteCards) dialServer(ctx context.Context, claim string) (*net.UnixConn, error) {
-	grant, err := r.server(claim)
-	if err != nil {
-		return nil, err
+	for {
+		grant, err := r.server(claim)
+		if err != nil {
+			return nil, err
+		}
+		server, err := remotegpu.DialSocket(ctx, r.node.shares.RunFolder(grant.ID), remotegpu.ServerSocket)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED) {
+			return server, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(socketPoll):
+		}
 	}
-	return remotegpu.DialSocket(ctx, r.node.shares.RunFolder(grant.ID), remotegpu.ServerSocket)
+}
+
+// How often it is looked for what is awaited: a server's socket, and a server.
+const (
+	socketPoll = 50 * time.Millisecond
+	serverPoll = 200 * time.Millisecond
+)
+
+// awaitServer of a container that is about to start: its programs use the card at once, and one that finds none fails.
+func (r *remoteCards) awaitServer(ctx context.Context, to *share.Remote) error {
+	why := ""
+	for {
+		device, err := r.device(ctx, to.Device, string(to.Claim))
+		switch {
+		case err == nil && device.Status.Reason == egpu.ReasonServed:
+			return nil
+		case err == nil:
+			why = device.Status.Message
+		case ctx.Err() == nil:
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("ElasticGPU %s has no server yet: %s", to.Device, cmp.Or(why, "none is made"))
+		case <-time.After(serverPoll):
+		}
+	}
 }
 
 // dialHere dials the server of a claim for a container of this node: on the same terms as for one of another.

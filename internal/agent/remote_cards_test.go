@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr/testr"
 	corev1 "k8s.io/api/core/v1"
@@ -100,6 +102,13 @@ func startRemote(t *testing.T, c client.Client, name string) *Node {
 // serveEcho stands for the server of the claim: it says a word to who comes.
 func serveEcho(t *testing.T, n *Node) {
 	t.Helper()
+	giveShare(t, n)
+	listenEcho(t, n)
+}
+
+// giveShare of the card to the server.
+func giveShare(t *testing.T, n *Node) {
+	t.Helper()
 	s := conformance.Subject{}.Share("7", 0)
 	s.Serves, s.Device = farClaim, "e"
 	if _, err := n.slots.Prepare(t.Context(), *s); err != nil {
@@ -108,6 +117,10 @@ func serveEcho(t *testing.T, n *Node) {
 	if err := os.MkdirAll(n.shares.RunFolder("7"), 0o750); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func listenEcho(t *testing.T, n *Node) {
+	t.Helper()
 	listener, err := net.Listen("unix", filepath.Join(n.shares.RunFolder("7"), remotegpu.ServerSocket))
 	if err != nil {
 		t.Fatal(err)
@@ -128,6 +141,11 @@ func serveEcho(t *testing.T, n *Node) {
 // reach the card as a container of the node does.
 func reach(t *testing.T, n *Node) string {
 	t.Helper()
+	return hear(dialCard(t, n))
+}
+
+func dialCard(t *testing.T, n *Node) net.Conn {
+	t.Helper()
 	to := &share.Remote{Claim: farClaim, Device: "e", Engine: "elastic"}
 	if _, err := n.remote.clients.Prepare(t.Context(), &share.Share{ID: "1", Remote: to}); err != nil {
 		t.Fatal(err)
@@ -136,6 +154,10 @@ func reach(t *testing.T, n *Node) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+func hear(c net.Conn) string {
 	defer func() { _ = c.Close() }()
 	said, _ := io.ReadAll(c)
 	return string(said)
@@ -205,6 +227,50 @@ func TestAgentsConnectAContainerWithItsCard(t *testing.T) {
 	}
 	if said := reach(t, pods); said != "" {
 		t.Errorf("after the pod ended: %q", said)
+	}
+}
+
+// A server that has just started is waited for until it listens.
+func TestAgentWaitsUntilAServerListens(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("cards of other nodes are for Linux")
+	}
+	c := farCluster(t)
+	card, pods := startRemote(t, c, "card"), startRemote(t, c, "pods")
+	giveShare(t, card)
+	program := dialCard(t, pods)
+	listenEcho(t, card)
+	if said := hear(program); said != "the card" {
+		t.Errorf("a program that came before the server listened hears %q", said)
+	}
+}
+
+// A container does not start before its server, and says what it waits for.
+func TestContainerWaitsForItsServer(t *testing.T) {
+	c := farCluster(t)
+	n := &Node{Name: "pods", API: c}
+	r, to := &remoteCards{node: n}, &share.Remote{Claim: farClaim, Device: "e", Engine: "elastic"}
+	device := &egpu.ElasticGPU{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "e"}, device); err != nil {
+		t.Fatal(err)
+	}
+	device.Status = egpu.ElasticGPUStatus{Reason: "ServerNotReady", Message: "its image is fetched"}
+	if err := c.Update(t.Context(), device); err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := r.awaitServer(short, to); err == nil || !strings.Contains(err.Error(), "its image is fetched") {
+		t.Errorf("without a server: %v", err)
+	}
+	waited := make(chan error)
+	go func() { waited <- r.awaitServer(t.Context(), to) }()
+	device.Status.Reason = egpu.ReasonServed
+	if err := c.Update(t.Context(), device); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waited; err != nil {
+		t.Errorf("with one: %v", err)
 	}
 }
 

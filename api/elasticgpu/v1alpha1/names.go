@@ -101,6 +101,9 @@ const (
 	ProvisionerPhysical = "pgpu.provisioner.elasticgpu.io"
 )
 
+// ReasonServed in the status of an ElasticGPU that is used from other nodes: its server runs.
+const ReasonServed = "Served"
+
 // Reasons of the condition SwappedOut.
 const (
 	ReasonMovedOut      = "MovedOut"

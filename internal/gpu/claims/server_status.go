@@ -19,7 +19,7 @@ import (
 const (
 	reasonNoEngine       = "NoEngine"       // no server can be made
 	reasonServerNotReady = "ServerNotReady" // its first server does not run yet
-	reasonServed         = "Served"
+	reasonServed         = egpu.ReasonServed
 	reasonServerLost     = "ServerLost" // one that ran does not any more
 )
 
