@@ -119,7 +119,7 @@ build-others: $(PROGRESS) ## Compile and link for the platforms OTHERS, into bin
 build-native:
 	@$(MAKE) --no-print-directory -C native/cuda all
 	@$(MAKE) --no-print-directory -C native/remote all
-	@mkdir -p bin && ln -sf ../native/cuda/build/libelasticgpu.so ../native/cuda/build/elastic-gpu-arbiter bin/
+	@mkdir -p bin && ln -sf ../native/cuda/build/libelasticgpu.so ../native/cuda/build/elastic-gpu-arbiter $(RELEASED_REMOTE:%=../native/remote/build/%) bin/
 
 # Container images without a Docker daemon, with SBOMs, into bin/images or a registry:
 #   make images KO_DOCKER_REPO=registry.example.com/elastic PUSH=true

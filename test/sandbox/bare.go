@@ -3,45 +3,67 @@ package sandbox
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"testing"
 )
 
 // Bare starts a control plane in a folder, with nodes and without Elastic; what
 // was in the folder's is there again.
 func Bare(dir, nodes string) (kubeconfig string, stop func(), err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", nil, err
+	ready, stop, err := startAlone("run", dir, "--nodes", nodes)
+	return ready.Kubeconfig, stop, err
+}
+
+// AddRealNode adds one more node whose pods are real containers, without an agent, and returns its folder. It goes with
+// the test.
+func (c *Cluster) AddRealNode(t *testing.T, name string) (dir string) {
+	t.Helper()
+	dir = filepath.Join(c.Dir, "test", "nodes", name)
+	_, stop, err := startAlone("node", dir, "--sandbox-dir", filepath.Join(c.Dir, "test", "sandbox"), "--name", name, "--bin", filepath.Join(Root(), "bin", "node"))
+	if err != nil {
+		t.Fatalf("starting node %s: %v", name, err)
 	}
-	cmd := exec.Command(filepath.Join(Root(), "bin", "elastic-sandbox"), "run", "--dir", dir, "--nodes", nodes, "--until-stdin-closes")
+	t.Cleanup(stop)
+	return dir
+}
+
+// said is what elastic-sandbox prints.
+type said struct{ Event, Message, Kubeconfig string }
+
+// startAlone starts a part of the sandbox that ends with us, and returns when it is ready.
+func startAlone(part, dir string, args ...string) (ready said, stop func(), err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return said{}, nil, err
+	}
+	cmd := exec.Command(filepath.Join(Root(), "bin", "elastic-sandbox"), append([]string{part, "--dir", dir, "--until-stdin-closes"}, args...)...)
 	hold, err := cmd.StdinPipe()
 	if err != nil {
-		return "", nil, err
+		return said{}, nil, err
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return "", nil, err
+		return said{}, nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return "", nil, err
+		return said{}, nil, err
 	}
 	stop = func() {
 		_ = hold.Close()
 		_, _ = io.Copy(io.Discard, out)
 		_ = cmd.Wait()
 	}
-	for lines := bufio.NewScanner(out); kubeconfig == "" && lines.Scan(); {
-		var said struct{ Event, Kubeconfig string }
-		if json.Unmarshal(lines.Bytes(), &said) == nil && said.Event == "ready" {
-			kubeconfig = said.Kubeconfig
+	var last said
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		var is said
+		if json.Unmarshal(lines.Bytes(), &is) == nil && is.Event == "ready" {
+			return is, stop, nil
 		}
+		last = is
 	}
-	if kubeconfig == "" {
-		stop()
-		return "", nil, errors.New("the control plane did not get ready")
-	}
-	return kubeconfig, stop, nil
+	stop()
+	return said{}, nil, fmt.Errorf("it did not get ready: %s", last.Message)
 }

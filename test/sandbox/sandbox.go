@@ -63,6 +63,9 @@ type Options struct {
 	SandboxArgs []string
 	// Queue changes elastic-queue's configuration.
 	Queue func(*v1alpha1.QueueConfiguration)
+	// ConfigureScheduler and ConfigureAgent change the GPU scheduler's and the real node's agent's.
+	ConfigureScheduler func(*v1alpha1.GPUSchedulerConfiguration)
+	ConfigureAgent     func(*v1alpha1.GPUAgentConfiguration)
 	// Before is done to the bare control plane, before Elastic comes to it.
 	Before func(kubeconfig string) error
 	// Scheme adds kinds to the client's.
@@ -183,7 +186,10 @@ func Start(options Options) (*Cluster, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan local.State, 1), make(chan error, 1)
 	go func() {
-		up := local.UpOptions{Nodes: options.Nodes, RealNode: options.RealNode, GPUScheduler: options.GPUScheduler, Lease: leaseDuration, SandboxArgs: audited, Queue: options.Queue, Out: io.Discard}
+		up := local.UpOptions{
+			Nodes: options.Nodes, RealNode: options.RealNode, GPUScheduler: options.GPUScheduler, Lease: leaseDuration, SandboxArgs: audited, Out: io.Discard,
+			Queue: options.Queue, ConfigureScheduler: options.ConfigureScheduler, ConfigureAgent: options.ConfigureAgent,
+		}
 		ended <- cluster.Up(ctx, up, func(s local.State) { ready <- s })
 	}()
 	c := &Cluster{Dir: dir, stop: func() error { cancel(); return <-ended }}
@@ -270,7 +276,7 @@ func Root() string {
 // tells what happened.
 func (c *Cluster) dumpLogs(w io.Writer) {
 	const most = 6000
-	for _, pattern := range []string{"test/log/*.log", "test/programs/*/log", "test/node/log/*.log"} {
+	for _, pattern := range []string{"test/log/*.log", "test/programs/*/log", "test/node/log/*.log", "test/nodes/*/log/*.log"} {
 		files, _ := filepath.Glob(filepath.Join(c.Dir, pattern))
 		for _, file := range files {
 			data, err := os.ReadFile(file)

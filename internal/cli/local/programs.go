@@ -83,6 +83,9 @@ func programs(dir string, options UpOptions) ([]program, error) {
 				// For simulated nodes, which run any image.
 				cfg.RemoteEngines = map[string]v1alpha1.RemoteServer{"elastic": {Image: "elastic-gpu-agent", Command: []string{"/var/run/ko/elastic-gpu-remote"}}}
 				p.serveWebhooks(&cfg.Webhook)
+				if options.ConfigureScheduler != nil {
+					options.ConfigureScheduler(cfg)
+				}
 				p.lease = p.leaseOf(cfg.LeaderElection)
 				return cfg
 			},
@@ -103,7 +106,7 @@ func programs(dir string, options UpOptions) ([]program, error) {
 	}
 	if options.RealNode {
 		node := filepath.Join(filepath.Dir(dir), "node")
-		list = append(list, nodeAgent(node), nodeArbiter(node))
+		list = append(list, nodeAgent(node, options.ConfigureAgent), nodeArbiter(node))
 	}
 	if options.Nodes == "" && options.RealNode { // the agent of simulated nodes has none to serve; what it installs stays
 		list[3].folders = list[2].folders[:2]
@@ -132,7 +135,7 @@ func programs(dir string, options UpOptions) ([]program, error) {
 }
 
 // nodeAgent serves the real node, whose folders it shares with the kubelet and containerd there.
-func nodeAgent(node string) program {
+func nodeAgent(node string, configure func(*v1alpha1.GPUAgentConfiguration)) program {
 	return program{
 		name: "elastic-gpu-agent-" + NodeName, binary: "elastic-gpu-agent", node: NodeName, onNode: true,
 		account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-gpu-agent"},
@@ -147,6 +150,9 @@ func nodeAgent(node string) program {
 			cfg.DRA.Enabled = true   // which cards, an annotation of the node says
 			if agent, err := sibling(p.binary); err == nil {
 				plugin.Library = filepath.Join(filepath.Dir(agent), "libelasticgpu.so")
+			}
+			if configure != nil {
+				configure(cfg)
 			}
 			return cfg
 		},

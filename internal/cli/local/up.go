@@ -48,6 +48,9 @@ type UpOptions struct {
 	SandboxArgs []string
 	// Queue changes elastic-queue's configuration; nil leaves it as it is.
 	Queue func(*v1alpha1.QueueConfiguration)
+	// ConfigureScheduler and ConfigureAgent do so with the GPU scheduler's and the real node's agent's.
+	ConfigureScheduler func(*v1alpha1.GPUSchedulerConfiguration)
+	ConfigureAgent     func(*v1alpha1.GPUAgentConfiguration)
 	// Page serves the cluster's page; nil where there is none.
 	Page Page
 	Out  io.Writer
