@@ -27,6 +27,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cli/local"
 	"github.com/elastic-ai/elastic/test/sandbox"
@@ -38,9 +39,10 @@ var (
 )
 
 const (
-	variable = "ELASTIC_REAL_NODE"
-	image    = "registry.local/probe:1"
-	cardMB   = 40960
+	variable    = "ELASTIC_REAL_NODE"
+	image       = "registry.local/probe:1"
+	serverImage = "registry.local/server:1" // of cards that are used from other nodes
+	cardMB      = 40960
 )
 
 func TestMain(m *testing.M) {
@@ -62,7 +64,18 @@ func run(m *testing.M) int {
 	}
 	return sandbox.Run(prepared{m}, &cluster, sandbox.Options{
 		Nodes: "1x0", RealNode: true, Scheme: []func(*apiruntime.Scheme) error{egpu.AddToScheme}, Queue: countCore,
+		ConfigureScheduler: func(cfg *v1alpha1.GPUSchedulerConfiguration) {
+			engine := cfg.RemoteEngines["elastic"]
+			engine.Image = serverImage
+			cfg.RemoteEngines["elastic"] = engine
+		},
+		ConfigureAgent: connectCards,
 	})
+}
+
+// connectCards has an agent connect containers with cards of other nodes.
+func connectCards(cfg *v1alpha1.GPUAgentConfiguration) {
+	cfg.DevicePlugin.Remote = v1alpha1.RemoteCards{BindAddress: "127.0.0.1:0", ServerNamespace: "elastic-queue"}
 }
 
 // prepared are the tests, once the node has the driver and the image.
@@ -71,7 +84,7 @@ type prepared struct{ *testing.M }
 func (p prepared) Run() int {
 	err := writeDriver()
 	if err == nil {
-		err = loadImage()
+		err = loadProbe(nodeDir())
 	}
 	if err == nil {
 		pods, err = kubernetes.NewForConfig(cluster.REST)
@@ -113,15 +126,26 @@ func writeDriver() error {
 	return os.WriteFile(nodeDir("cdi", "nvidia.json"), data, 0o600)
 }
 
-// loadImage builds the probe and gives it to the node, with the libc it is linked to.
-func loadImage() error {
-	probe := filepath.Join(cluster.Dir, "probe")
+// loadProbe builds the probe and gives it to the node of a folder.
+func loadProbe(node string) error {
 	_, file, _, _ := runtime.Caller(0)
-	if out, err := exec.Command("cc", "-std=c11", "-O1", "-o", probe, filepath.Join(filepath.Dir(file), "testdata", "probe.c"), "-ldl").CombinedOutput(); err != nil {
-		return fmt.Errorf("building the probe: %w: %s", err, out)
+	return loadSource(node, image, filepath.Join(filepath.Dir(file), "testdata", "probe.c"))
+}
+
+// loadSource gives a node the image of a program of one file.
+func loadSource(node, image, source string, flags ...string) error {
+	program := filepath.Join(cluster.Dir, strings.TrimSuffix(filepath.Base(source), ".c"))
+	args := append([]string{"-std=gnu11", "-O1", "-o", program, source, "-ldl"}, flags...)
+	if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w: %s", source, err, out)
 	}
-	args := []string{"image", image, "--file", "/probe=" + probe}
-	libraries, err := exec.Command("ldd", probe).Output()
+	return load(node, image, "/"+filepath.Base(program), program)
+}
+
+// load an image of a program into a node, with the libc that it is linked to.
+func load(node, image, inside, program string) error {
+	args := []string{"image", image, "--file", inside + "=" + program}
+	libraries, err := exec.Command("ldd", program).Output()
 	if err != nil {
 		return err
 	}
@@ -130,14 +154,14 @@ func loadImage() error {
 			args = append(args, "--file", word+"="+word)
 		}
 	}
-	data, err := exec.Command("elastic-sandbox", append(args, "--", "/probe")...).Output()
+	data, err := exec.Command("elastic-sandbox", append(args, "--", inside)...).Output()
 	if err != nil {
-		return fmt.Errorf("making the image: %w", err)
+		return fmt.Errorf("making image %s: %w", image, err)
 	}
-	load := exec.Command(filepath.Join(sandbox.Root(), "bin", "node", "ctr"), "--address", nodeDir("containerd.sock"), "--namespace", "k8s.io", "images", "import", "-")
+	load := exec.Command(filepath.Join(sandbox.Root(), "bin", "node", "ctr"), "--address", filepath.Join(node, "containerd.sock"), "--namespace", "k8s.io", "images", "import", "-")
 	load.Stdin = bytes.NewReader(data)
 	if out, err := load.CombinedOutput(); err != nil {
-		return fmt.Errorf("loading the image: %w: %s", err, out)
+		return fmt.Errorf("loading image %s: %w: %s", image, err, out)
 	}
 	return nil
 }

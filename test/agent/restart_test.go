@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -86,12 +87,18 @@ func kill(t *testing.T, what string, pid func() (int, error)) {
 		}
 		return err
 	})
-	sandbox.Eventually(t, "the kubelet knows the agent again", registered)
+	waitRegistered(t, nodeDir())
+}
+
+// waitRegistered waits until the kubelet of a node's folder knows the agent.
+func waitRegistered(t *testing.T, node string) {
+	t.Helper()
+	sandbox.Eventually(t, "the kubelet knows the agent", func(ctx context.Context) error { return registered(ctx, node) })
 }
 
 // registered says whether the kubelet has slots to give. A pod that it gets before that it turns away.
-func registered(ctx context.Context) error {
-	connection, err := grpc.NewClient("unix://"+nodeDir("kubelet", "pod-resources", "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+func registered(ctx context.Context, node string) error {
+	connection, err := grpc.NewClient("unix://"+filepath.Join(node, "kubelet", "pod-resources", "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
