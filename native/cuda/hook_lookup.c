@@ -33,6 +33,10 @@ static void *hook_for_address(const char *base, void *found, int version, bool p
 		if (s->per_thread == per_thread && s->since <= version && (best < 0 || s->since >= driver_symbols[best].since))
 			best = i;
 	}
+	/* Some functions have another name since some version: cuGraphInstantiate is cuGraphInstantiateWithFlags since 12.0. */
+	for (int i = 0; best >= 0 && i < DRIVER_SYMBOLS; i++)
+		if (hooks[i] && driver_real(i) == found)
+			return hooks[i];
 	return best < 0 ? NULL : hooks[best];
 }
 

@@ -323,6 +323,7 @@ static void functions_are_found_through_the_driver(void)
 		{"cuMemAlloc", 3020, 0, (void *)cuMemAlloc_v2}, {"cuMemAlloc", 2000, 0, (void *)cuMemAlloc}, {"cuMemAlloc", 13000, 1, (void *)cuMemAlloc_v2},
 		{"cuLaunchKernel", 12000, 1, (void *)cuLaunchKernel}, {"cuLaunchKernel", 12000, 2, (void *)cuLaunchKernel_ptsz},
 		{"cuGetProcAddress", 12000, 0, (void *)cuGetProcAddress_v2}, {"cuGetProcAddress", 11030, 0, (void *)cuGetProcAddress},
+		{"cuGraphInstantiate", 12000, 0, (void *)cuGraphInstantiateWithFlags},
 		{"cuMemAllocAsync", 12000, 2, (void *)cuMemAllocAsync_ptsz}, {"cuIpcOpenMemHandle", 11000, 0, (void *)cuIpcOpenMemHandle_v2},
 	};
 	begin_512();

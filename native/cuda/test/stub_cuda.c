@@ -489,6 +489,8 @@ CUresult stub_get_proc_address(const char *symbol, void **pfn, int version, uint
 		    (best < 0 || rows[i].since > rows[best].since || (rows[i].since == rows[best].since && rows[i].per_thread > rows[best].per_thread)))
 			best = (int)i;
 	*pfn = best >= 0 ? rows[best].address : NULL;
+	if (!strcmp(symbol, "cuGraphInstantiate") && version >= 12000)
+		*pfn = (void *)cuGraphInstantiateWithFlags; /* as the real one has it */
 	if (status)
 		*status = *pfn ? 0 : 1;
 	return *pfn ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
