@@ -69,12 +69,34 @@ stays,a,20,400,4,0
 large,a,40,300,8,0
 `
 
+// passingJobs have a head that takes all cards: jobs pass it that end before it can start, and the one that says it may run for
+// ten hours does not. One that passed is evicted, and passes again.
+const passingJobs = `job_id,queue,submit_s,duration_s,gpus,priority,limit_s
+h1,a,0,90,4,0,7200
+h2,a,10,70,2,0,7200
+head,a,20,60,8,0,3600
+passes,a,30,25,2,0,1800
+never,a,40,30,2,0,36000
+again,a,60,40,2,0,600
+owner,b,86,35,4,0,3600
+`
+
+// usedJobs come when those that run have used most: who has used least takes their cards, and goes before one that came first.
+const usedJobs = `job_id,queue,submit_s,duration_s,gpus,priority
+used,a,0,60,8,0
+fresh,a,40,12,5,0
+next,a,45,10,5,0
+last,a,66,5,5,0
+`
+
 // The simulator tells the truth: the same jobs, submitted and ended in the same order, are evicted and admitted in the same
 // order in a real cluster, with elastic-queue set up as it is there.
 func TestSimulationTellsTheTruth(t *testing.T) {
 	for name, test := range map[string]truth{
 		"FIFO": {}, "DRF": {capacity: queuepolicy.CapacityDRF}, "FIFO with a reservation": {reserved: "5"},
 		"FIFO with a budget": {budget: "7.8"}, "jobs that move": {jobs: movedJobs, moves: true},
+		"MaxMin": {capacity: queuepolicy.CapacityMaxMin}, "EASY backfill": {jobs: passingJobs, backfill: true},
+		"LeastAttainedService": {jobs: usedJobs, alone: true, order: queuepolicy.OrderLeastAttainedService},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := cluster.Namespace(t)
@@ -88,7 +110,16 @@ func TestSimulationTellsTheTruth(t *testing.T) {
 					j.Limit = 3600 // each card is an hour of the budget; what is spent until the end is less than half an hour
 				}
 			}
-			steps := simulated(t, trace, objects)
+			steps, compared := simulated(t, trace, objects)
+			if compared < 2 {
+				t.Fatalf("%d jobs are evicted, wait for what is reserved or for a budget, move, or pass others: too few to compare: %v", compared, steps)
+			}
+			if test.capacity+queuepolicy.Capacity(test.order) != "" || test.backfill {
+				plain := truth{jobs: test.jobs, alone: test.alone}
+				if without, _ := simulated(t, trace, plain.objects(ns)); fmt.Sprint(without) == fmt.Sprint(steps) {
+					t.Fatalf("it changes nothing: %v", steps)
+				}
+			}
 			for _, priority := range []int32{0, 10} {
 				class := &kueue.WorkloadPriorityClass{Value: priority}
 				class.Name = fmt.Sprintf("%s-%d", ns, priority)
@@ -100,7 +131,7 @@ func TestSimulationTellsTheTruth(t *testing.T) {
 					cluster.WaitAccepted(t, policy.Name, queuepolicy.ReasonAccepted)
 				}
 			}
-			replay(t, ns, trace, steps)
+			replay(t, ns, trace, steps, &test)
 		})
 	}
 }
@@ -111,6 +142,9 @@ type truth struct {
 	capacity         queuepolicy.Capacity
 	reserved, budget string // for b, in a week: jobs of which nobody knows how long they run leave it alone; and GPU-hours a month
 	moves            bool   // one job moves for another, on both nodes
+	backfill         bool
+	order            queuepolicy.Order
+	alone            bool // all quota is a's: who would borrow preempts nobody of its own queue
 }
 
 func (test *truth) objects(ns string) []client.Object {
@@ -122,7 +156,14 @@ func (test *truth) objects(ns string) []client.Object {
 		policy.Spec.Defragmentation = &queuepolicy.Defragmentation{Moves: ptr.To[int32](1), LostWork: ptr.To(queuepolicy.Duration("24h"))}
 		labels, cards = nil, "6"
 	}
-	objects := append(simulatedQueues(ns, cards), sandbox.Flavor(ns, labels), policy)
+	if policy.Spec.Order = test.order; test.backfill {
+		policy.Spec.Backfill = &queuepolicy.Backfill{Strategy: queuepolicy.BackfillEASY}
+	}
+	quotas := map[string]string{"a": cards, "b": cards}
+	if test.alone {
+		quotas = map[string]string{"a": "8", "b": "0"}
+	}
+	objects := append(simulatedQueues(ns, quotas), sandbox.Flavor(ns, labels), policy)
 	if test.reserved != "" {
 		objects = append(objects, reservedFor(ns+"-b", ns, test.reserved))
 	}
@@ -143,9 +184,9 @@ func periodThatGoesOn() queuepolicy.BudgetPeriod {
 }
 
 // simulatedQueues are the queues of the trace. Time does not decide in them: a step takes another time here and there.
-func simulatedQueues(ns, cards string) (objects []client.Object) {
+func simulatedQueues(ns string, quotas map[string]string) (objects []client.Object) {
 	for _, name := range []string{"a", "b"} {
-		cq := sandbox.ClusterQueue(ns+"-"+name, ns, cards)
+		cq := sandbox.ClusterQueue(ns+"-"+name, ns, quotas[name])
 		cq.Spec.CohortName = kueue.CohortReference(ns)
 		cq.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority, ReclaimWithinCohort: kueue.PreemptionPolicyAny}
 		objects = append(objects, cq, sandbox.LocalQueue(ns, name, cq.Name))
@@ -165,6 +206,7 @@ func reservedFor(queue, flavor, cards string) client.Object {
 
 // A step is a job that is submitted or ends, and what comes of it: who is evicted, and who is admitted then.
 type step struct {
+	at      int64
 	job     string
 	ends    bool
 	evicted []string // sorted: they are told at once
@@ -179,9 +221,9 @@ func (s step) String() string {
 	return fmt.Sprintf("%s %s: evicted %v, admitted %v", s.job, cause, s.evicted, s.admits)
 }
 
-// simulated runs the trace. Each second has one cause, and each cause one admission at most, beside those that move: times of
+// simulated runs the trace, and counts what there is to compare. Each second has one cause, and each cause one admission at most, beside those that move: times of
 // the API are whole seconds, and who of two that were admitted in one of them is the younger is nobody's to know.
-func simulated(t *testing.T, trace *world.Trace, objects []client.Object) []step {
+func simulated(t *testing.T, trace *world.Trace, objects []client.Object) (steps []step, compared int) {
 	t.Helper()
 	options, err := engineview.Options(cluster.QueueConfiguration(t), features.Set{})
 	if err != nil {
@@ -196,16 +238,17 @@ func simulated(t *testing.T, trace *world.Trace, objects []client.Object) []step
 	}
 	c.Start = time.Now()
 	trace.UseAliases(c)
-	var steps []step
-	at, evictions, waits, moves := int64(-1), 0, 0, 0
+	at, evictions, waits, moves, passes := int64(-1), 0, 0, 0, 0
+	pending := map[int]bool{}
 	w, err := world.New(trace, c, world.Settings{Check: true, Watch: func(m world.Moment) {
 		name := trace.Jobs[m.Job].ID
+		pending[m.Job] = m.What != world.Started && m.What != world.Ended
 		if m.What == world.Submitted || m.What == world.Ended {
 			if m.At == at {
 				t.Fatalf("two things happen at %d s", m.At)
 			}
 			at = m.At
-			steps = append(steps, step{job: name, ends: m.What == world.Ended})
+			steps = append(steps, step{at: m.At, job: name, ends: m.What == world.Ended})
 			return
 		}
 		s := &steps[len(steps)-1]
@@ -215,6 +258,12 @@ func simulated(t *testing.T, trace *world.Trace, objects []client.Object) []step
 			return
 		case world.Started:
 			s.admits = append(s.admits, name)
+			for i := range m.Job {
+				if pending[i] && trace.Jobs[i].Queue == trace.Jobs[m.Job].Queue {
+					passes++
+					break
+				}
+			}
 		case world.Moved:
 			moves++
 			fallthrough
@@ -234,23 +283,37 @@ func simulated(t *testing.T, trace *world.Trace, objects []client.Object) []step
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report.Ended != len(trace.Jobs) || evictions == 0 || evictions+waits+moves < 2 || waits == 0 && len(c.Reservations)+len(c.Budgets) > 0 {
-		t.Fatalf("%d jobs ended, %d evictions and %d wait for what is reserved or for a budget: too few to compare: %v", report.Ended, evictions, waits, steps)
+	if report.Ended != len(trace.Jobs) || waits == 0 && len(c.Reservations)+len(c.Budgets) > 0 {
+		t.Fatalf("%d jobs ended, %d wait for what is reserved or for a budget: %v", report.Ended, waits, steps)
+	}
+	if compared = evictions + waits + moves + passes; evictions == 0 {
+		compared = 0
 	}
 	last := len(steps) // of those that anything comes of
 	for last > 0 && len(steps[last-1].evicted)+len(steps[last-1].admits) == 0 {
 		last--
 	}
-	return steps[:last]
+	return steps[:last], compared
 }
 
-// replay the steps in the cluster, and compare what comes of each.
-func replay(t *testing.T, ns string, trace *world.Trace, steps []step) {
+// replay the steps in the cluster, and compare what comes of each. Where it counts how long jobs have run, none comes earlier
+// than in the simulation.
+func replay(t *testing.T, ns string, trace *world.Trace, steps []step, test *truth) {
 	t.Helper()
 	seen := watchWorkloads(t, ns)
+	seen.strict = test.backfill
 	jobs := map[string]*batchv1.Job{}
+	var began time.Time
 	for i, want := range steps {
 		nextSecond(t)
+		if test.order != "" && i > 0 {
+			sandbox.Eventually(t, fmt.Sprintf("%d s have passed", want.at), func(context.Context) error {
+				if passed := time.Since(began); passed < time.Duration(want.at-steps[0].at)*time.Second {
+					return fmt.Errorf("it is %s", passed)
+				}
+				return nil
+			})
+		}
 		seen.step = step{job: want.job, ends: want.ends}
 		if want.ends {
 			endPods(t, jobs[want.job])
@@ -259,6 +322,9 @@ func replay(t *testing.T, ns string, trace *world.Trace, steps []step) {
 		}
 		if err := seen.until(t.Context(), want); err != nil {
 			t.Fatalf("step %d: %v\nin the cluster:       %v\nin the simulation:    %v\nbefore, in both:      %v", i, err, seen.step, want, steps[:i])
+		}
+		if i == 0 {
+			began = time.Now()
 		}
 	}
 	sum, want := 0, 0
@@ -330,6 +396,7 @@ type workloadWatch struct {
 	evicted  map[string]bool
 	known    map[string]bool // has been looked at
 	finished map[string]bool
+	strict   bool // who is behind the head of a queue is told nothing
 }
 
 func watchWorkloads(t *testing.T, ns string) *workloadWatch {
@@ -377,7 +444,7 @@ func (w *workloadWatch) note(wl *kueue.Workload) {
 	}
 	name := owner.Name
 	is := func(condition string) bool { return apimeta.IsStatusConditionTrue(wl.Status.Conditions, condition) }
-	w.known[name] = apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved) != nil
+	w.known[name] = apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved) != nil || w.strict
 	w.finished[name] = is(kueue.WorkloadFinished)
 	if evicted := is(kueue.WorkloadEvicted); evicted != w.evicted[name] {
 		if w.evicted[name] = evicted; evicted {
