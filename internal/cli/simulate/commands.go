@@ -28,8 +28,11 @@ clock: what would become of these jobs on this cluster, with these queues?
 Each --set is a variant that is run beside the cluster as it is; a comma joins
 changes of one variant.
 
-  queue/NAME.quota=64                     nominal quota of cards
-  queue/NAME.borrowingLimit=8             how much it may borrow
+  queue/NAME.quota.gpu=64                 nominal quota of cards, as queue/a.quota.gpu=64;
+                                          quota.FLAVOR, quota.FLAVOR.RESOURCE of others
+  queue/NAME.borrowingLimit=8             how much it may borrow; lendingLimit=8 lend; both
+                                          with .FLAVOR.RESOURCE, too
+  cohort/NAME.quota.FLAVOR=64             quota of a Cohort's own, and its limits
   queue/NAME.cohort=NAME                  whom it borrows from
   queue/NAME.weight=2                     under fair sharing
   queue/NAME.queueingStrategy=StrictFIFO  the head blocks; or BestEffortFIFO
@@ -49,11 +52,18 @@ changes of one variant.
   queue/NAME.runTime=1h, queue/NAME.quantile=90
                                           how long jobs are taken to run that do not say, and
                                           that it is learned; off
+  queue/NAME.preemption.delay=10m, queue/NAME.preemption.cooldown=10m,
+  queue/NAME.preemption.minRuntime=1h     before it preempts; before it may be preempted, also
+                                          .withinClusterQueue, .reclaim or .borrowed alone
+  cohort/NAME.preemption.delay=..., cohort/NAME.order=..., cohort/NAME.backfill=...
+                                          of all queues below a Cohort
   policy.preemptAfter=10m, policy.preemptionCooldown=10m, policy.noPreemptionRings=on
   policy.placement=binpack                which node a pod gets
   policy/NAME.backfill=on                 a queue's setting, for those that a QueuePolicy is
                                           about; a budget or reservation at its targets
-  +4x8:H100-80G                           more nodes; @QUEUE for one queue's own
+  +4x8:H100-80G, -2x8:H100-80G            more nodes, fewer; @QUEUE for one queue's own
+  faults.every=6h, faults.down=2h, faults.spot=8h/10m@NODES, faults.stockOut=24h-48h@NODES
+                                          as the flags, in this variant; off
 
 queue/* stands for every queue.`,
 		Example: `  # A trace on a cluster of 8 nodes, and the same with two nodes more

@@ -103,6 +103,15 @@ func TestOutputsAndErrors(t *testing.T) {
 	if plot, err := os.ReadFile("p.svg"); err != nil || !strings.Contains(string(plot), "polyline") {
 		t.Errorf("plot: %v", err)
 	}
+	// What the command says of itself can be typed.
+	for _, set := range []string{"queue/a.quota.gpu=64", "-2x8:H100-80G", "faults.spot=8h/10m@NODES"} {
+		if help := Command().Long; !strings.Contains(help, set) {
+			t.Errorf("the help lacks %s", set)
+		}
+	}
+	if got := run(t, append(shape, "--map", "*=production", "--set", "queue/production.quota.gpu=64,queue/production.quota.production=60,queue/production.lendingLimit=1")...); !strings.Contains(got, "quota.gpu=64") {
+		t.Errorf("%s", got)
+	}
 	// Lines of a trace that are left out are told, with why.
 	pods := "name,num_gpu,gpu_milli,creation_time,deletion_time\na,1,1000,0,100\nb,1,500,0,100\nc,1,250,0,100\nd,1,1000,0,\n"
 	if err := os.WriteFile("pods.csv", []byte(pods), 0o600); err != nil {

@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +18,9 @@ import (
 //	localqueue/NAMESPACE/NAME.SETTING=VALUE  settings of a LocalQueue
 //	policy.SETTING=VALUE                     settings of all queues together
 //	policy/NAME.SETTING=VALUE                settings of the queues that a QueuePolicy is about
+//	faults.SETTING=VALUE                     nodes that are lost, taken back or sold out, in this variant
 //	+4x8:MODEL[@QUEUE]                       more nodes; where each queue has its own, QUEUE's
+//	-4x8:MODEL[@QUEUE]                       fewer
 func (c *Cluster) Set(changes string) (*Cluster, error) {
 	out := c.clone()
 	for word := range strings.SplitSeq(changes, ",") {
@@ -35,23 +38,28 @@ func (c *Cluster) change(word string) error {
 	if shape, ok := strings.CutPrefix(word, "+"); ok {
 		return c.more(shape)
 	}
+	if shape, ok := strings.CutPrefix(word, "-"); ok {
+		return c.fewer(shape)
+	}
 	left, value, ok := strings.Cut(word, "=")
 	of, setting, dotted := strings.Cut(left, ".")
 	kind, name, _ := strings.Cut(of, "/")
 	settings, known := kinds[kind]
+	asked := kind
 	if !ok || !dotted || !known {
-		return fmt.Errorf("%q: want queue/NAME.SETTING=VALUE, cohort/NAME.SETTING=VALUE, localqueue/NAMESPACE/NAME.SETTING=VALUE, policy.SETTING=VALUE, policy/NAME.SETTING=VALUE or +COUNTxCARDS:MODEL", word)
+		return fmt.Errorf("%q: want queue/NAME.SETTING=VALUE, cohort/NAME.SETTING=VALUE, localqueue/NAMESPACE/NAME.SETTING=VALUE, policy.SETTING=VALUE, policy/NAME.SETTING=VALUE, faults.SETTING=VALUE, +COUNTxCARDS:MODEL or -COUNTxCARDS:MODEL", word)
 	}
 	names := []string{name}
 	if kind == "policy" && name != "" {
+		kind = "queue"
 		settings, names = kinds["queue"], c.Policies[name]
 		if _, ofTargets := ofPolicies[strings.ToLower(setting)]; ofTargets {
 			settings, names = ofPolicies, []string{name}
 		}
 	}
-	set, known := settings[strings.ToLower(setting)]
+	set, known := settingOf(settings, kind, setting)
 	if !known {
-		return fmt.Errorf("%q: a %s has %s", word, kind, join(sortedKeys(settings), 20))
+		return fmt.Errorf("%q: the settings of %s are %s", word, kind, join(namesOf(settings, kind), 30))
 	}
 	changed, err := false, error(nil)
 	for _, name := range names {
@@ -63,9 +71,36 @@ func (c *Cluster) change(word string) error {
 	case err != nil:
 		return fmt.Errorf("%q: %w", word, err)
 	case !changed:
-		return fmt.Errorf("%q: there is no %s %s", word, kind, name)
+		return fmt.Errorf("%q: there is no %s %s", word, asked, name)
 	}
 	return nil
+}
+
+// settingOf a kind by its name, whatever its case.
+func settingOf(settings map[string]setter, kind, setting string) (setter, bool) {
+	if set, known := settings[strings.ToLower(setting)]; known {
+		return set, true
+	}
+	if set, known := quotaSetting(kind, setting); known {
+		return set, true
+	}
+	for field := range timings {
+		if strings.EqualFold(field, setting) && kind == "queue" {
+			return setTiming(field), true
+		} else if strings.EqualFold(field, setting) && kind == "cohort" {
+			return ofCohort(setTiming(field)), true
+		}
+	}
+	return nil, false
+}
+
+func namesOf(settings map[string]setter, kind string) []string {
+	names := sortedKeys(settings)
+	if kind == "queue" || kind == "cohort" {
+		names = append(append(names, sortedKeys(quotaSettings)...), sortedKeys(timings)...)
+		slices.Sort(names)
+	}
+	return names
 }
 
 // more nodes.
@@ -95,14 +130,11 @@ type setter func(c *Cluster, name, value string) (bool, error)
 
 var kinds = map[string]map[string]setter{
 	"queue": {
-		"quota":               ofQueues(setQuota),
-		"quota.gpu":           ofQueues(setQuota),
-		"borrowinglimit":      ofQueues(setBorrowingLimit),
 		"cohort":              ofQueues(func(_ *Cluster, q *admission.Queue, v string) error { q.Cohort = v; return nil }),
 		"weight":              ofQueues(setWeight),
 		"queueingstrategy":    ofQueues(choice(func(q *admission.Queue, v bool) { q.StrictFIFO = v }, map[string]bool{"StrictFIFO": true, "BestEffortFIFO": false})),
-		"backfill":            says(policy.Backfill, ofQueues(choice(setBackfill, map[string]bool{"EASY": true, "None": false, "on": true, "off": false}))),
-		"order":               says(policy.Order, ofQueues(choice(func(q *admission.Queue, v admission.Order) { q.Order = v }, orders))),
+		"backfill":            queueBackfill,
+		"order":               queueOrder,
 		"withinclusterqueue":  ofQueues(choice(func(q *admission.Queue, v admission.PreemptionPolicy) { q.Preemption.WithinQueue = v }, preemptions)),
 		"reclaimwithincohort": ofQueues(choice(func(q *admission.Queue, v admission.PreemptionPolicy) { q.Preemption.ReclaimWithinCohort = v }, preemptions)),
 		"budget":              ofQueues(func(c *Cluster, q *admission.Queue, v string) error { return c.setBudget(ofQueue(q), v) }),
@@ -114,9 +146,13 @@ var kinds = map[string]map[string]setter{
 		"quantile":            ofQueuePolicy(setQuantile),
 	},
 	"cohort": {
-		"fairsharing": setFairSharing,
-		"budget":      setCohortBudget,
+		"fairsharing":     setFairSharing,
+		"budget":          setCohortBudget,
+		"backfill":        ofCohort(queueBackfill),
+		"order":           ofCohort(queueOrder),
+		"defragmentation": ofCohort(ofQueues(setDefragmentation)),
 	},
+	"faults": faultSettings,
 	"localqueue": {
 		"budget":      ofLocalQueue((*Cluster).setBudget),
 		"reservation": ofLocalQueue((*Cluster).setReservation),
@@ -137,6 +173,9 @@ var kinds = map[string]map[string]setter{
 }
 
 var (
+	queueBackfill = says(policy.Backfill, ofQueues(choice(setBackfill, map[string]bool{"EASY": true, "None": false, "on": true, "off": false})))
+	queueOrder    = says(policy.Order, ofQueues(choice(func(q *admission.Queue, v admission.Order) { q.Order = v }, orders)))
+
 	orders      = map[string]admission.Order{"Age": admission.OrderByAge, "LeastAttainedService": admission.OrderLeastAttainedService}
 	preemptions = map[string]admission.PreemptionPolicy{
 		"Never": admission.PreemptNever, "LowerPriority": admission.PreemptLowerPriority,
@@ -192,32 +231,6 @@ func choose[T any](into *T, text string, values map[string]T) error {
 
 func onOff(text string) (on bool, err error) {
 	return on, choose(&on, text, map[string]bool{"on": true, "off": false})
-}
-
-// setQuota sets the nominal quota of cards, of the first flavor that has any.
-func setQuota(c *Cluster, q *admission.Queue, text string) error {
-	return c.changeQuota(q, text, func(quota *admission.Quota, v int64) { quota.Nominal = v })
-}
-
-func setBorrowingLimit(c *Cluster, q *admission.Queue, text string) error {
-	return c.changeQuota(q, text, func(quota *admission.Quota, v int64) { quota.BorrowingLimit = &v })
-}
-
-func (c *Cluster) changeQuota(q *admission.Queue, text string, change func(*admission.Quota, int64)) error {
-	v, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || v < 0 {
-		return fmt.Errorf("%q is not a number from 0", text)
-	}
-	for _, g := range q.Groups {
-		for _, f := range g.Flavors {
-			if quota, ok := f.Quotas[c.Cards]; ok {
-				change(&quota, v)
-				f.Quotas[c.Cards] = quota
-				return nil
-			}
-		}
-	}
-	return fmt.Errorf("queue %s has no quota of %s", q.Name, c.Cards)
 }
 
 func setWeight(_ *Cluster, q *admission.Queue, text string) error {

@@ -34,7 +34,7 @@ func TestSetChangesACopy(t *testing.T) {
 	for set, want := range map[string]string{
 		"queue/x.quota=4":          "there is no queue x",
 		"queue/a.quota=-1":         `"-1" is not a number from 0`,
-		"queue/a.colour=red":       "a queue has backfill, borrowinglimit, budget, cohort, defragmentation, order",
+		"queue/a.colour=red":       "the settings of queue are backfill, borrowinglimit, budget, cohort, defragmentation, lendinglimit, order",
 		"queue/a.order=Best":       `"Best" is none of Age, LeastAttainedService`,
 		"nonsense":                 "want queue/NAME.SETTING=VALUE",
 		"+4":                       "want COUNTxCARDS:MODEL",

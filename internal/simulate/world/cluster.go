@@ -61,6 +61,8 @@ type Cluster struct {
 	PerHour map[string]float64
 	// said is what --set says in place of QueuePolicies, by queue and field.
 	said map[string]map[string]string
+	// faults of this cluster, beside those of the settings.
+	faults []func(*Faults)
 }
 
 // Node of a cluster. One that does not say how much CPU or memory it has is not asked for any.
@@ -159,8 +161,15 @@ func (c *Cluster) AddNodes(shape string) error {
 }
 
 func (c *Cluster) addNodes(count, cards int, model, prefix string, labels map[string]string) {
-	for range count {
-		c.Nodes = append(c.Nodes, Node{Name: fmt.Sprintf("%s%05d", prefix, len(c.Nodes)), Cards: cards, Model: model, Labels: labels})
+	taken := map[string]bool{}
+	for i := range c.Nodes {
+		taken[c.Nodes[i].Name] = true
+	}
+	for number := len(c.Nodes); count > 0; number++ {
+		if name := fmt.Sprintf("%s%05d", prefix, number); !taken[name] {
+			c.Nodes = append(c.Nodes, Node{Name: name, Cards: cards, Model: model, Labels: labels})
+			count--
+		}
 	}
 }
 

@@ -182,6 +182,9 @@ func New(t *Trace, c *Cluster, s Settings) (*World, error) {
 	w.figures.begin(w)
 	w.learned = c.newLearned()
 	w.policies = w.newPolicies(quotas)
+	for _, change := range c.faults {
+		change(&w.settings.Faults)
+	}
 	w.setPrices()
 	w.settings.Faults.schedule(w)
 	w.findJobs()
