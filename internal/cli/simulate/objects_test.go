@@ -116,11 +116,14 @@ func TestRecord(t *testing.T) {
 	at := func(minutes int) metav1.Time {
 		return metav1.NewTime(time.Date(2026, 1, 1, 0, minutes, 0, 0, time.UTC))
 	}
-	past, limit, priority := int32(30), int32(7200), int32(5)
+	past, limit, priority := int32(30), int32(7200), int32(-5)
 	ran := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: "train", Namespace: "ns", CreationTimestamp: at(10)}}
 	ran.Spec.Priority, ran.Spec.MaximumExecutionTimeSeconds = &priority, &limit
 	ran.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 2, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
-		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceName(world.CardResource): resource.MustParse("4")}},
+		Resources: corev1.ResourceRequirements{
+			Limits:   corev1.ResourceList{corev1.ResourceName(world.CardResource): resource.MustParse("4")},
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1250m"), corev1.ResourceMemory: resource.MustParse("1Gi")},
+		},
 	}}}}}}
 	ran.Status.Admission = &kueue.Admission{ClusterQueue: "team"}
 	ran.Status.AccumulatedPastExecutionTimeSeconds = &past
@@ -130,24 +133,42 @@ func TestRecord(t *testing.T) {
 	}
 	first := *ran.DeepCopy()
 	first.Name, first.CreationTimestamp = "first", at(5)
+	first.Annotations = map[string]string{"elasticai.io/submitted-by": "ann@example.com"}
 	waits := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: "waits", Namespace: "ns", CreationTimestamp: at(0)}}
 	var b bytes.Buffer
-	if err := writeTrace(&b, []kueue.Workload{ran, waits, first}, false); err != nil {
+	if err := writeTrace(&b, []kueue.Workload{ran, waits, first}, &hashes{}); err != nil {
 		t.Fatal(err)
 	}
 	trace, err := world.ReadTrace(bytes.NewReader(b.Bytes()), "recorded")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := world.Job{ID: "ns/train", User: "ns", Queue: "team", Submit: 300, Duration: 330, Limit: 7200, Cards: 8, Priority: 5}
-	if len(trace.Jobs) != 2 || trace.Jobs[0].ID != "ns/first" || trace.Jobs[1] != want {
+	want := world.Job{ID: "ns/train", User: "ns", Queue: "team", Submit: 300, Duration: 330, Limit: 7200, Cards: 8, CPU: 3000, Memory: 2 << 30, Priority: -5}
+	if len(trace.Jobs) != 2 || trace.Jobs[0].ID != "ns/first" || trace.Jobs[0].User != "ann@example.com" || trace.Jobs[1] != want {
 		t.Errorf("%+v", trace.Jobs)
 	}
-	b.Reset()
-	if err := writeTrace(&b, []kueue.Workload{ran}, true); err != nil || strings.Contains(b.String(), "train") || strings.Contains(b.String(), "ns") {
-		t.Errorf("%s, %v", b.String(), err)
+	// Names are replaced by others each time, the same one by the same; queues if that is asked for.
+	hashed := func(h *hashes) *world.Trace {
+		var b bytes.Buffer
+		if err := writeTrace(&b, []kueue.Workload{ran, first}, h); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"train", "ns", "first", "ann"} {
+			if strings.Contains(b.String(), name) {
+				t.Errorf("%s is in %s", name, b.String())
+			}
+		}
+		trace, err := world.ReadTrace(&b, "hashed")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return trace
 	}
-	if err := writeTrace(&b, []kueue.Workload{waits}, true); err == nil {
+	one, other := hashed(&hashes{jobs: true, salt: []byte("1")}), hashed(&hashes{queues: true, salt: []byte("2")})
+	if one.Jobs[0].ID == one.Jobs[1].ID || one.Jobs[0].ID == other.Jobs[0].ID || one.Jobs[0].Queue != "team" || other.Jobs[0].Queue == "team" || other.Jobs[0].Queue != other.Jobs[1].Queue {
+		t.Errorf("%+v, %+v", one.Jobs, other.Jobs)
+	}
+	if err := writeTrace(&b, []kueue.Workload{waits}, &hashes{}); err == nil {
 		t.Error("a trace without a job was written")
 	}
 }

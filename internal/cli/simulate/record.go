@@ -1,7 +1,10 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/csv"
 	"encoding/hex"
@@ -18,7 +21,9 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cli/cluster"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 	"github.com/elastic-ai/elastic/internal/simulate/world"
 )
 
@@ -26,42 +31,47 @@ import (
 func RecordCommand() *cobra.Command {
 	flags := &cluster.Flags{}
 	var path string
-	var hash bool
+	var names hashes
 	cmd := &cobra.Command{
 		Use:   "record",
 		Short: "Write the jobs that a cluster ran as a trace for \"elastic simulate\"",
 		Long: `Write the Workloads of a cluster that have finished as a trace: when they came, how
-long they ran, what they asked for. Nothing is changed in the cluster. With --hash,
-names of jobs and users are replaced by digits that stand for them.`,
+long they ran, what they asked for, and who submitted them where that is recorded
+(controllers.recordSubmitters), or else their namespace. Nothing is changed in the
+cluster. With --hash, names of jobs and users are replaced by digits that stand for
+them, other ones each time, so that nobody can guess a name and look whether it is
+there; with --hash-queues those of queues, too.`,
 		Example: "  elastic record --hash -f jobs.csv\n  elastic simulate --trace jobs.csv --from-cluster",
 		Args:    cobra.NoArgs,
 		RunE: flags.RunE(func(cmd *cobra.Command, c *cluster.Client, _ []string) error {
-			return record(cmd.Context(), c, cmd.OutOrStdout(), path, hash)
+			names.salt = []byte(rand.Text())
+			return record(cmd.Context(), c, cmd.OutOrStdout(), path, &names)
 		}),
 	}
 	cmd.Flags().StringVarP(&path, "file", "f", "", "file to write (default standard output)")
-	cmd.Flags().BoolVar(&hash, "hash", false, "replace names of jobs and users")
+	cmd.Flags().BoolVar(&names.jobs, "hash", false, "replace names of jobs and users")
+	cmd.Flags().BoolVar(&names.queues, "hash-queues", false, "replace names of jobs, users and queues; --map '*=QUEUE' sends such jobs to a queue of a cluster")
 	flags.AddTo(cmd)
 	return cmd
 }
 
-func record(ctx context.Context, c *cluster.Client, out io.Writer, path string, hash bool) error {
+func record(ctx context.Context, c *cluster.Client, out io.Writer, path string, names *hashes) error {
 	var workloads kueue.WorkloadList
 	if err := c.List(ctx, &workloads); err != nil {
 		return err
 	}
 	if path == "" {
-		return writeTrace(out, workloads.Items, hash)
+		return writeTrace(out, workloads.Items, names)
 	}
 	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(writeTrace(f, workloads.Items, hash), f.Close())
+	return errors.Join(writeTrace(f, workloads.Items, names), f.Close())
 }
 
 // writeTrace writes finished workloads in the order they were created.
-func writeTrace(to io.Writer, workloads []kueue.Workload, hash bool) error {
+func writeTrace(to io.Writer, workloads []kueue.Workload, names *hashes) error {
 	workloads = slices.DeleteFunc(slices.Clone(workloads), func(wl kueue.Workload) bool {
 		_, ran := runTime(&wl)
 		return !ran
@@ -77,27 +87,25 @@ func writeTrace(to io.Writer, workloads []kueue.Workload, hash bool) error {
 	})
 	start := workloads[0].CreationTimestamp
 	w := csv.NewWriter(to)
-	if err := w.Write([]string{"job_id", "user", "queue", "submit_s", "duration_s", "gpus", "priority", "limit_s"}); err != nil {
+	if err := w.Write([]string{"job_id", "user", "queue", "submit_s", "duration_s", "gpus", "cpus", "memory_mib", "priority", "limit_s"}); err != nil {
 		return err
 	}
 	for i := range workloads {
 		wl := &workloads[i]
 		ran, _ := runTime(wl)
-		id, user := wl.Namespace+"/"+wl.Name, wl.Namespace
-		if hash {
-			id, user = digest(id), digest(user)
-		}
+		id, user := names.job(wl.Namespace+"/"+wl.Name), names.job(cmp.Or(wl.Annotations[queuepolicy.SubmittedByAnnotation], wl.Namespace))
+		cards, cpus, memory := askedBy(wl)
 		priority, limit := int64(0), int64(0)
 		if wl.Spec.Priority != nil {
-			priority = max(0, int64(*wl.Spec.Priority))
+			priority = int64(*wl.Spec.Priority)
 		}
 		if wl.Spec.MaximumExecutionTimeSeconds != nil {
 			limit = int64(*wl.Spec.MaximumExecutionTimeSeconds)
 		}
 		number := func(v int64) string { return strconv.FormatInt(v, 10) }
 		if err := w.Write([]string{
-			id, user, queueOf(wl), number(int64(wl.CreationTimestamp.Sub(start.Time) / time.Second)), number(int64(ran / time.Second)),
-			number(cardsOf(wl)), number(priority), number(limit),
+			id, user, names.queue(queueOf(wl)), number(int64(wl.CreationTimestamp.Sub(start.Time) / time.Second)), number(int64(ran / time.Second)),
+			number(cards), number(cpus), number(memory), number(priority), number(limit),
 		}); err != nil {
 			return err
 		}
@@ -131,24 +139,43 @@ func runTime(wl *kueue.Workload) (time.Duration, bool) {
 	return ran, true
 }
 
-// cardsOf all its pods.
-func cardsOf(wl *kueue.Workload) int64 {
-	var sum int64
+// askedBy all its pods: cards, cores and MiB, rounded up.
+func askedBy(wl *kueue.Workload) (cards, cpus, memory int64) {
+	var milli, bytes int64
 	for i := range wl.Spec.PodSets {
 		ps := &wl.Spec.PodSets[i]
-		for _, c := range ps.Template.Spec.Containers {
-			cards := c.Resources.Limits[corev1.ResourceName(world.CardResource)]
-			if asked, ok := c.Resources.Requests[corev1.ResourceName(world.CardResource)]; ok {
-				cards = asked
-			}
-			sum += cards.Value() * int64(ps.Count)
-		}
+		asked := workload.PodRequests(&ps.Template.Spec)
+		of := asked[corev1.ResourceName(world.CardResource)]
+		cards += of.Value() * int64(ps.Count)
+		milli += asked.Cpu().MilliValue() * int64(ps.Count)
+		bytes += asked.Memory().Value() * int64(ps.Count)
 	}
-	return sum
+	return cards, (milli + 999) / 1000, (bytes + 1<<20 - 1) >> 20
 }
 
-// digest stands for a name; the same name has the same one.
-func digest(name string) string {
-	sum := sha256.Sum256([]byte(name))
-	return hex.EncodeToString(sum[:6])
+// hashes are which names are replaced. The salt is new each time and written nowhere.
+type hashes struct {
+	jobs, queues bool
+	salt         []byte
+}
+
+func (h *hashes) job(name string) string {
+	if h.jobs || h.queues {
+		return h.digest(name)
+	}
+	return name
+}
+
+func (h *hashes) queue(name string) string {
+	if h.queues {
+		return h.digest(name)
+	}
+	return name
+}
+
+// digest stands for a name; the same name has the same one, in one trace.
+func (h *hashes) digest(name string) string {
+	mac := hmac.New(sha256.New, h.salt)
+	mac.Write([]byte(name))
+	return hex.EncodeToString(mac.Sum(nil)[:8])
 }

@@ -249,6 +249,10 @@ const mostSeconds = 10_000_000_000
 
 // number is a field from 0 to most. Some tools write 12.0 for 12. An empty field is 0 unless it must be there.
 func (l *line) number(column string, must bool, most int64) int64 {
+	return l.between(column, must, 0, most)
+}
+
+func (l *line) between(column string, must bool, least, most int64) int64 {
 	raw := l.raw(column)
 	if raw == "" && !must {
 		return 0
@@ -262,8 +266,8 @@ func (l *line) number(column string, must bool, most int64) int64 {
 		}
 		v = int64(f)
 	}
-	if v < 0 || v > most {
-		l.fail(column, "%s is not between 0 and %d", raw, most)
+	if v < least || v > most {
+		l.fail(column, "%s is not between %d and %d", raw, least, most)
 		return 0
 	}
 	return v
@@ -285,7 +289,7 @@ func readJob(l *line, j *Job) string {
 	j.Cards = int32(l.number("gpus", true, mostCards))
 	j.CPU = 1000 * l.number("cpus", false, mostCPUs)
 	j.Memory = l.number("memory_mib", false, mostMemory) << 20
-	j.Priority = l.number("priority", false, math.MaxInt32)
+	j.Priority = l.between("priority", false, math.MinInt32, math.MaxInt32)
 	j.Limit = l.number("limit_s", false, mostSeconds)
 	return ""
 }
