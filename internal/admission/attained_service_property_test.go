@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What the order promises: waiting leads a workload up, the first level in 48 hours and each further one in twice as long. So
+// Waiting leads a workload up, the first level in 48 hours and each further one in twice as long. So
 // beside workloads that come for ever and take all there is, every one starts once it is a level better than those that come,
 // one after the other. When no more come, all end.
 func TestEverybodyStartsByService(t *testing.T) {

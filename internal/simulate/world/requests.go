@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
 )
@@ -105,3 +109,57 @@ func join(names []string, most int) string {
 }
 
 func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
+
+// namespace of the workloads that are of no LocalQueue of the cluster. No namespace has such a name.
+const namespace = "(simulated)"
+
+// localQueue of a job: one of the cluster's, or that of its ClusterQueue, which has its name.
+func (w *World) localQueue(i int) admission.Key {
+	if j := &w.trace.Jobs[i]; j.Local == nil {
+		return admission.Key{Namespace: namespace, Name: j.Queue}
+	}
+	return *w.trace.Jobs[i].Local
+}
+
+// key of a job's workload.
+func (w *World) key(i int) admission.Key {
+	key := admission.Key{Namespace: namespace, Name: w.requests.name(i)}
+	if local := w.trace.Jobs[i].Local; local != nil {
+		key.Namespace = local.Namespace
+	}
+	return key
+}
+
+// workload is a job's object while it waits.
+func (w *World) workload(i int) admission.Workload {
+	j, s := &w.trace.Jobs[i], &w.jobs[i]
+	created := j.Submit
+	if j.Found != nil {
+		created -= j.Found.age
+	}
+	wl := admission.Workload{
+		Key: w.key(i), UID: w.requests.name(i), LocalQueue: w.localQueue(i).Name, Priority: j.Priority,
+		Created: w.clock(created), PodSets: w.requests.podSets(j), MaxRunTime: time.Duration(j.Limit) * time.Second,
+		RanBefore: time.Duration(s.ran) * time.Second, AdvanceReservation: w.reservationOf(j), Nominated: s.nominated, Moving: s.moving,
+	}
+	if s.preempted+s.evicted > 0 {
+		wl.EvictedAt, wl.EvictedBy, wl.EvictedFor, wl.PreemptedByOthers = w.clock(s.since), kueue.WorkloadEvictedByPreemption, s.evictedFor, s.byOthers
+		switch {
+		case s.byBudget:
+			wl.EvictedBy = string(admission.ReasonBudgetSpent)
+		case s.byFault:
+			wl.EvictedBy = kueue.WorkloadEvictedDueToNodeFailures
+		}
+	}
+	wl.ExpectedRunTime = w.learned.expected(&wl)
+	return wl
+}
+
+// JobOf is the job of a workload, -1 for one that is none's.
+func JobOf(key admission.Key) int {
+	i, err := strconv.Atoi(key.Name)
+	if err != nil {
+		return -1
+	}
+	return i
+}

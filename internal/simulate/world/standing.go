@@ -79,6 +79,11 @@ func (w *World) named(text string) string {
 // workloadName is the name that requests give.
 var workloadName = regexp.MustCompile(`[^\s/]+/\d{9}\b`)
 
+// Explain says why a job waits, as the engine sees it now.
+func (w *World) Explain(job int) admission.Explanation {
+	return w.engine.Explain(w.key(job), w.clock(w.now))
+}
+
 // Clock is the time of a second, as explanations have it.
 func (w *World) Clock(at int64) time.Time { return w.clock(at) }
 

@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strconv"
 	"time"
-
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/queue/placer"
@@ -199,26 +196,6 @@ type MissingQueuesError struct {
 
 func (e *MissingQueuesError) Error() string {
 	return fmt.Sprintf("%s has jobs in queues that the cluster does not have: %s", e.Trace, join(e.Queues, 8))
-}
-
-// namespace of the workloads that are of no LocalQueue of the cluster. No namespace has such a name.
-const namespace = "(simulated)"
-
-// localQueue of a job: one of the cluster's, or that of its ClusterQueue, which has its name.
-func (w *World) localQueue(i int) admission.Key {
-	if j := &w.trace.Jobs[i]; j.Local == nil {
-		return admission.Key{Namespace: namespace, Name: j.Queue}
-	}
-	return *w.trace.Jobs[i].Local
-}
-
-// key of a job's workload.
-func (w *World) key(i int) admission.Key {
-	key := admission.Key{Namespace: namespace, Name: w.requests.name(i)}
-	if local := w.trace.Jobs[i].Local; local != nil {
-		key.Namespace = local.Namespace
-	}
-	return key
 }
 
 // describe the cluster to the engines.
@@ -471,40 +448,6 @@ func (w *World) submit(i int) {
 	w.watch(Moment{At: w.now, Job: i, What: Submitted, By: -1})
 }
 
-// workload is a job's object while it waits.
-func (w *World) workload(i int) admission.Workload {
-	j, s := &w.trace.Jobs[i], &w.jobs[i]
-	created := j.Submit
-	if j.Found != nil {
-		created -= j.Found.age
-	}
-	wl := admission.Workload{
-		Key: w.key(i), UID: w.requests.name(i), LocalQueue: w.localQueue(i).Name, Priority: j.Priority,
-		Created: w.clock(created), PodSets: w.requests.podSets(j), MaxRunTime: time.Duration(j.Limit) * time.Second,
-		RanBefore: time.Duration(s.ran) * time.Second, AdvanceReservation: w.reservationOf(j), Nominated: s.nominated, Moving: s.moving,
-	}
-	if s.preempted+s.evicted > 0 {
-		wl.EvictedAt, wl.EvictedBy, wl.EvictedFor, wl.PreemptedByOthers = w.clock(s.since), kueue.WorkloadEvictedByPreemption, s.evictedFor, s.byOthers
-		switch {
-		case s.byBudget:
-			wl.EvictedBy = string(admission.ReasonBudgetSpent)
-		case s.byFault:
-			wl.EvictedBy = kueue.WorkloadEvictedDueToNodeFailures
-		}
-	}
-	wl.ExpectedRunTime = w.learned.expected(&wl)
-	return wl
-}
-
-// JobOf is the job of a workload, -1 for one that is none's.
-func JobOf(key admission.Key) int {
-	i, err := strconv.Atoi(key.Name)
-	if err != nil {
-		return -1
-	}
-	return i
-}
-
 // start a job whose quota and nodes the engine reserved.
 func (w *World) start(a *admission.Admit) {
 	i := JobOf(a.Workload)
@@ -620,11 +563,6 @@ func (w *World) watch(m Moment) {
 	if w.settings.Watch != nil {
 		w.settings.Watch(m)
 	}
-}
-
-// Explain says why a job waits, as the engine sees it now.
-func (w *World) Explain(job int) admission.Explanation {
-	return w.engine.Explain(w.key(job), w.clock(w.now))
 }
 
 // Waiting is how many jobs wait now.
