@@ -22,17 +22,24 @@ func small() []*work {
 func TestBothSidesFinish(t *testing.T) {
 	for _, w := range small() {
 		t.Run(w.name, func(t *testing.T) {
-			ours, err := runOurs(w, false)
+			ours, err := runOurs(w, nothing)
 			if err != nil {
 				t.Fatal(err)
 			}
-			asked, err := runOurs(w, true)
+			asked, err := runOurs(w, policies)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if asked.admissions != ours.admissions || asked.evictions != ours.evictions || asked.ended != ours.ended {
 				t.Errorf("with policies that change nothing: %d admissions, %d evictions, the end after %d; without %d, %d, %d",
 					asked.admissions, asked.evictions, asked.ended, ours.admissions, ours.evictions, ours.ended)
+			}
+			every, err := runOurs(w, everyPolicy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if every.admissions-every.evictions != ours.admissions-ours.evictions {
+				t.Errorf("with every policy %d workloads come to their end, of %d", every.admissions-every.evictions, ours.admissions-ours.evictions)
 			}
 			theirs, err := runKueue(w)
 			if err != nil {
@@ -48,7 +55,7 @@ func TestBothSidesFinish(t *testing.T) {
 // The cases mean to preempt: a harness in which no workload is ever evicted measures something else.
 func TestPreemptionHappens(t *testing.T) {
 	w := flat("preemption", 1, 3, []class{{60, 100, 4000, 0, 1}, {15, 700, 1000, 100, 5}, {8, 1500, 500, 200, 20}})
-	ours := func(w *work) (run1, error) { return runOurs(w, false) }
+	ours := func(w *work) (run1, error) { return runOurs(w, nothing) }
 	for name, run := range map[string]func(*work) (run1, error){"elastic": ours, "kueue": runKueue} {
 		r, err := run(w)
 		if err != nil {
@@ -62,7 +69,7 @@ func TestPreemptionHappens(t *testing.T) {
 
 func TestReplayIsTheSameRun(t *testing.T) {
 	w := small()[0]
-	rec := &recording{side: newOurs(w, false)}
+	rec := &recording{side: newOurs(w, nothing)}
 	first, err := drive(w, rec)
 	if err != nil {
 		t.Fatal(err)
@@ -90,6 +97,17 @@ func TestDriveRefusesAdmissionAboveQuota(t *testing.T) {
 	w.jobs = []job{{cpus: 15_000, runs: 1}, {cpus: 15_000, runs: 1}}
 	if _, err := drive(w, liar{}); err == nil || !strings.Contains(err.Error(), "above the quota") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A case below the bar is named; with policies nothing is promised.
+func TestBar(t *testing.T) {
+	results := []result{{w: &work{name: "fast"}, cpuRatio: 70}, {w: &work{name: "slow"}, cpuRatio: 49.9}}
+	if got := belowBar(results, 50); len(got) != 1 || got[0] != "slow" {
+		t.Errorf("below the bar are %v", got)
+	}
+	if got := belowBar(results, 0); len(got) > 0 {
+		t.Errorf("below no bar are %v", got)
 	}
 }
 

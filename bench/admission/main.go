@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -19,19 +20,24 @@ func main() {
 		profile = flag.String("cpuprofile", "", "file to write a CPU profile to")
 		largest = flag.Int("largest", 1_000_000, "largest backlog of the scaling case")
 		sides   = flag.String("side", "both", "elastic, kueue or both; a ratio needs both")
+		bar     = flag.Float64("bar", 0, "fail if the ratio of a case without policies is below this; only on a machine that does nothing else")
 	)
 	flag.Parse()
 	if *docs != "" && *sides != "both" {
 		fmt.Fprintln(os.Stderr, "bench: -docs needs both sides")
 		os.Exit(2)
 	}
-	if err := run(*only, *sides, *rounds, *largest, *docs, *profile); err != nil {
+	if *bar > 0 && *sides != "both" {
+		fmt.Fprintln(os.Stderr, "bench: -bar needs both sides")
+		os.Exit(2)
+	}
+	if err := run(*only, *sides, *rounds, *largest, *docs, *profile, *bar); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(only, sides string, rounds, largest int, docs, profile string) (err error) {
+func run(only, sides string, rounds, largest int, docs, profile string, bar float64) (err error) {
 	// One thread of Go code: what runs in the background, garbage collection first of
 	// all, is in the measured time and not beside it.
 	runtime.GOMAXPROCS(1)
@@ -65,9 +71,30 @@ func run(only, sides string, rounds, largest int, docs, profile string) (err err
 		}
 	}
 	if docs != "" {
-		return writeDocs(docs, results, scaling)
+		if err := writeDocs(docs, results, scaling); err != nil {
+			return err
+		}
+	}
+	if slow := belowBar(results, bar); len(slow) > 0 {
+		return fmt.Errorf("below the bar of %.0f x: %s", bar, strings.Join(slow, ", "))
 	}
 	return nil
+}
+
+// belowBar prints a line for each case, and returns those whose ratio without policies is below the bar.
+func belowBar(results []result, bar float64) (slow []string) {
+	for i := range results {
+		r := &results[i]
+		if bar <= 0 {
+			continue
+		}
+		word := "holds"
+		if r.cpuRatio < bar {
+			word, slow = "broken", append(slow, r.w.name)
+		}
+		fmt.Printf("bar admission_ratio_%s %.1f of %.0f %s\n", r.w.name, r.cpuRatio, bar, word)
+	}
+	return slow
 }
 
 // run1 is one side's measured run of a case.
@@ -80,6 +107,7 @@ type run1 struct {
 type result struct {
 	w                     *work
 	ours, asked, kueue    run1
+	every                 run1
 	cpuRatio, allocsRatio float64
 }
 
@@ -93,12 +121,12 @@ const enough = 30 * time.Second
 
 // compare lets the sides take turns on a case and prints its figures.
 func compare(w *work, sides string, rounds int) (result, error) {
-	var ours, asked, theirs []run1 // asked: ours, with policies
+	var ours, asked, every, theirs []run1 // asked and every: ours, with policies
 	var used time.Duration
 	for range rounds {
 		if sides != "kueue" {
-			for _, side := range []*[]run1{&ours, &asked} {
-				r, err := runOurs(w, side == &asked)
+			for asks, side := range []*[]run1{nothing: &ours, policies: &asked, everyPolicy: &every} {
+				r, err := runOurs(w, asking(asks))
 				if err != nil {
 					return result{}, err
 				}
@@ -114,10 +142,11 @@ func compare(w *work, sides string, rounds int) (result, error) {
 			used += r.cost.cpu
 		}
 	}
-	r := result{w: w, ours: median(ours), asked: median(asked), kueue: median(theirs)}
+	r := result{w: w, ours: median(ours), asked: median(asked), every: median(every), kueue: median(theirs)}
 	if sides != "kueue" {
 		printRun(w, "elastic", r.ours)
 		printRun(w, "policies", r.asked)
+		printRun(w, "every_policy", r.every)
 	}
 	if sides != "elastic" {
 		printRun(w, "kueue", r.kueue)
@@ -129,6 +158,8 @@ func compare(w *work, sides string, rounds int) (result, error) {
 		fmt.Printf("figure admission_ratio_%s %.1f x\n", w.name, r.cpuRatio)
 		c3, _ := perAdmission(r.asked)
 		fmt.Printf("figure admission_ratio_with_policies_%s %.1f x\n", w.name, c2/c3)
+		c4, _ := perAdmission(r.every)
+		fmt.Printf("figure admission_ratio_with_every_policy_%s %.1f x\n", w.name, c2/c4)
 		fmt.Printf("figure admission_allocs_ratio_%s %.1f x\n", w.name, r.allocsRatio)
 		fmt.Printf("figure admission_workload_ratio_%s %.1f x\n", w.name, float64(r.kueue.cost.cpu)/float64(r.ours.cost.cpu))
 		fmt.Printf("figure admission_evictions_%s %d elastic, %d kueue\n", w.name, r.ours.evictions, r.kueue.evictions)

@@ -10,11 +10,12 @@ import (
 
 // ours is Elastic's engine, fed as its shell feeds it.
 type ours struct {
-	w     *work
-	e     *admission.Engine
-	specs []admission.Workload
-	plan  decision
-	wake  millis // when it wants to be asked again; 0: never
+	w      *work
+	e      *admission.Engine
+	specs  []admission.Workload
+	queues []admission.Queue
+	plan   decision
+	wake   millis // when it wants to be asked again; 0: never
 }
 
 // What the product recommends (QueueConfiguration.Recommend).
@@ -28,8 +29,20 @@ const (
 	flavor    = "default"
 )
 
-// withPolicies asks the engine all that QueuePolicies and CloudOffers can ask of it beside Kueue's objects, in such
-// amounts that it comes to the same decisions: what is measured is the asking.
+// asking is what the engine is asked beside Kueue's objects.
+type asking int
+
+const (
+	nothing asking = iota
+	// budgets, an advance reservation, timing and a price, in such amounts that decisions are the same: what is measured is
+	// the asking.
+	policies
+	// everything that needs no nodes: beside these, queues that backfill, go by attained service, preempt late and spare who
+	// has just started, workloads that may not be preempted, and trees shared out by MaxMin. Decisions differ.
+	everyPolicy
+)
+
+// withPolicies has QueuePolicies and CloudOffers ask what changes no decision.
 func (o *ours) withPolicies() {
 	rates := map[string]map[string]int64{"": {admission.CPU: 1}}
 	budget := func(name string) admission.Budget {
@@ -57,15 +70,55 @@ func (o *ours) withPolicies() {
 	for i := range o.specs {
 		o.specs[i].MaxRunTime = day
 	}
+	timing := admission.Timing{
+		Delay: preemptAfter, Cooldown: preemptionCooldown, // as without one
+		MinRuntime: admission.MinRuntime{WithinQueue: preemptAfter, Reclaim: preemptAfter, Borrowed: preemptAfter},
+	}
+	for i := range o.queues {
+		o.queues[i].Timing = &timing
+		o.e.Apply(admission.QueueChanged{Queue: o.queues[i]})
+	}
+}
+
+// withEveryPolicy has QueuePolicies ask what changes decisions, each of some queues and workloads.
+func (o *ours) withEveryPolicy() {
+	for _, c := range o.w.cohorts {
+		if c.parent == "" && o.w.fair {
+			o.e.Apply(admission.CohortChanged{Cohort: admission.Cohort{
+				Name: c.name, FairWeight: &c.weight, Groups: ourQuota(c.nominal, 0), Policy: admission.PolicyMaxMin,
+			}})
+		}
+	}
+	for i := range o.queues {
+		q := &o.queues[i]
+		switch i % 3 {
+		case 0:
+			q.StrictFIFO, q.Backfill = true, true
+		case 1:
+			q.Order = admission.OrderLeastAttainedService
+		}
+		q.Timing = &admission.Timing{
+			Delay: 2 * time.Second, Cooldown: 10 * time.Second,
+			MinRuntime: admission.MinRuntime{WithinQueue: time.Second, Reclaim: 500 * time.Millisecond, Borrowed: 2 * time.Second},
+		}
+		o.e.Apply(admission.QueueChanged{Queue: *q})
+	}
+	for i := range o.specs {
+		o.specs[i].MaxRunTime = time.Duration(o.w.jobs[i].runs+1000) * time.Millisecond
+		o.specs[i].NeverPreempt = i%10 == 0
+	}
 }
 
 const day = 24 * time.Hour
 
-func newOurs(w *work, policies bool) *ours {
+func newOurs(w *work, asks asking) *ours {
 	o := &ours{w: w}
 	options := admission.Options{PreemptionDelay: preemptAfter, PreemptionCooldown: preemptionCooldown, NoRings: true}
 	if w.fair {
 		options.Policy = admission.PolicyDRF
+	}
+	if asks == everyPolicy {
+		options.Service = []admission.CardsPerUnit{{Resource: admission.CPU, Cards: 1}}
 	}
 	o.e = admission.New(options)
 	o.e.Apply(admission.FlavorChanged{Flavor: admission.Flavor{Name: flavor}})
@@ -76,11 +129,12 @@ func newOurs(w *work, policies bool) *ours {
 		}})
 	}
 	for _, q := range w.queues {
-		o.e.Apply(admission.QueueChanged{Queue: admission.Queue{
+		o.queues = append(o.queues, admission.Queue{
 			Name: q.name, Cohort: q.cohort, FairWeight: &q.weight, Groups: ourQuota(q.nominal, q.borrowingLimit),
 			NamespaceSelector: &admission.Term{},
 			Preemption:        admission.Preemption{WithinQueue: admission.PreemptLowerPriority, ReclaimWithinCohort: admission.PreemptAny},
-		}})
+		})
+		o.e.Apply(admission.QueueChanged{Queue: o.queues[len(o.queues)-1]})
 		o.e.Apply(admission.LocalQueueChanged{LocalQueue: admission.LocalQueue{Key: admission.Key{Namespace: namespace, Name: q.name}, Queue: q.name}})
 	}
 	o.specs = make([]admission.Workload, len(w.jobs))
@@ -93,8 +147,11 @@ func newOurs(w *work, policies bool) *ours {
 			PodSets: []admission.PodSet{{Name: "main", Count: 1, Requests: admission.Requests{admission.CPU: j.cpus}}},
 		}
 	}
-	if policies {
+	if asks >= policies {
 		o.withPolicies()
+	}
+	if asks == everyPolicy {
+		o.withEveryPolicy()
 	}
 	return o
 }

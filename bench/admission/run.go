@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-func runOurs(w *work, policies bool) (run1, error) {
-	o := newOurs(w, policies)
+func runOurs(w *work, asks asking) (run1, error) {
+	o := newOurs(w, asks)
 	rec := &recording{side: o}
 	r, err := runSide(w, rec, &rec.log)
 	if err == nil && r.early > 0 {

@@ -67,7 +67,7 @@ func workOff(n, shapes int) (point, error) {
 	logs := make([]replay, rounds)
 	total, err := measure(func() error {
 		for i := range logs {
-			o := newOurs(w, false)
+			o := newOurs(w, nothing)
 			rec := &recording{side: o}
 			if _, err := drive(w, rec); err != nil {
 				return err
@@ -81,7 +81,7 @@ func workOff(n, shapes int) (point, error) {
 	}
 	harness, err := measure(func() error {
 		for i := range logs {
-			newOurs(w, false)
+			newOurs(w, nothing)
 			if _, err := drive(w, &logs[i]); err != nil {
 				return err
 			}
