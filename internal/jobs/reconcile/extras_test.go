@@ -11,6 +11,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -186,5 +187,114 @@ func TestVariantsAreNoExtras(t *testing.T) {
 	w.settle("job")
 	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(variant), variant); err != nil {
 		t.Error(err)
+	}
+}
+
+const queuedMPIJob = `
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata:
+  namespace: ns
+  name: job
+  uid: job-uid
+  labels: {kueue.x-k8s.io/queue-name: main}
+  annotations: {elasticai.io/pods: Worker=2-4}
+spec:
+  runPolicy: {suspend: true}
+  mpiReplicaSpecs:
+    Launcher:
+      replicas: 1
+      template: {spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}}
+    Worker:
+      replicas: 2
+      template: {spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}}
+`
+
+const queuedRayCluster = `
+apiVersion: ray.io/v1
+kind: RayCluster
+metadata:
+  namespace: ns
+  name: job
+  uid: job-uid
+  labels: {kueue.x-k8s.io/queue-name: main}
+  annotations: {elasticai.io/pods: small=2-4}
+spec:
+  suspend: true
+  headGroupSpec:
+    template: {spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}}
+  workerGroupSpecs:
+  - groupName: small
+    replicas: 2
+    minReplicas: 0
+    maxReplicas: 8
+    template: {spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}}}]}}
+`
+
+// Jobs of several pod sets grow in the one that they name, and in no other.
+func TestKindsGrow(t *testing.T) {
+	for kind, test := range map[string]struct {
+		job string
+		set kueue.PodSetReference
+	}{"MPIJob": {queuedMPIJob, "worker"}, "RayCluster": {queuedRayCluster, "small"}} {
+		t.Run(kind, func(t *testing.T) {
+			job := parse(t, test.job)
+			w := newWorld(t, job)
+			for _, row := range kinds.Table() {
+				if row.GVK == job.GroupVersionKind() {
+					w.kind = row
+				}
+			}
+			wl := w.workloadOf(w.settle("job"))
+			admission := &kueue.Admission{ClusterQueue: "cq"}
+			for _, set := range wl.Spec.PodSets {
+				admission.PodSetAssignments = append(admission.PodSetAssignments, kueue.PodSetAssignment{
+					Name: set.Name, Count: ptr.To(set.Count), Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"cpu": "f"},
+				})
+			}
+			if err := w.client.Create(t.Context(), &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "f"}}); err != nil {
+				t.Fatal(err)
+			}
+			w.admit(wl, admission)
+			pods := func() map[kueue.PodSetReference]int32 {
+				counts, err := w.kind.Object(w.settle("job")).Counts()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return counts
+			}
+			before := pods()
+			extras := w.extras()
+			if len(extras) != 2 || extras[0].Spec.PodSets[0].Name != test.set || before[test.set] != 2 {
+				t.Fatalf("%v pods, %d extras", before, len(extras))
+			}
+			for i := range extras {
+				w.admit(&extras[i], &kueue.Admission{ClusterQueue: "cq", PodSetAssignments: []kueue.PodSetAssignment{{Name: test.set, Count: ptr.To[int32](1)}}})
+				after := pods()
+				if want := int32(3 + i); after[test.set] != want {
+					t.Errorf("with %d extras %d pods of %s", i+1, after[test.set], test.set)
+				}
+				for set, n := range before {
+					if set != test.set && after[set] != n {
+						t.Errorf("%s has %d pods, and had %d", set, after[set], n)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Each pod of a Deployment, and each group of a LeaderWorkerSet, is queued by itself: they have no range to ask for.
+func TestKindsThatNeedNoRange(t *testing.T) {
+	found := 0
+	for _, row := range kinds.Table() {
+		if row.GVK.Kind == "Deployment" || row.GVK.Kind == "LeaderWorkerSet" {
+			if found++; row.CanRange() {
+				t.Errorf("a %s may ask for a range", row.GVK.Kind)
+			}
+		}
+	}
+	if found != 2 {
+		t.Errorf("found %d of the two kinds", found)
 	}
 }
