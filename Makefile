@@ -111,7 +111,7 @@ space := $(subst ,, )
 .PHONY: build-others
 build-others: $(PROGRESS) ## Compile and link for the platforms OTHERS, into bin/others; minutes for each the first time
 	@for platform in $(OTHERS); do for module in $(OTHER_PROGRAMS); do \
-		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(PROGRESS) -say "$${module##*/} for $$platform" -dir $${module%%=*} -tags $(TAGS),$(SANDBOX_TAGS) -ldflags "-s -w" \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(PROGRESS) -say "$${module##*/} for $$platform" -dir $${module%%=*} -tags $(TAGS),$(SANDBOX_TAGS) -ldflags "-s -w $(NUMBERED)" \
 			-o $(CURDIR)/bin/others/$${platform/\//-}/ $$(tr , ' ' <<<"$${module#*=}"); \
 	done; done
 
@@ -127,35 +127,48 @@ PUSH ?= false
 IMAGES ?= $(CURDIR)/bin/images
 # Folder with .ko.yaml and scheduler/.ko.yaml: other base images than usual.
 KO_CONFIGS ?= $(CURDIR)
+KO_DOCKER_REPO ?= ghcr.io/elastic-ai
+VERSION ?= $(shell sed -n 's/^appVersion: //p' deploy/chart/Chart.yaml)
 
 .PHONY: images
-images: export KO_DOCKER_REPO ?= ghcr.io/elastic-ai
-images: export VERSION ?= $(shell sed -n 's/^appVersion: //p' deploy/chart/Chart.yaml)
-images: KO = go tool -modfile=$(CURDIR)/tools/images/go.mod ko build --base-import-paths --tags=$(VERSION),latest --push=$(PUSH) --sbom=spdx \
+images: KO = KO_DOCKER_REPO=$(KO_DOCKER_REPO) VERSION=$(VERSION) go tool -modfile=$(CURDIR)/tools/images/go.mod ko build --base-import-paths --tags=$(VERSION),latest --push=$(PUSH) --sbom=spdx \
 	--platform=linux/$$(go env GOARCH) --oci-layout-path=$(IMAGES) --sbom-dir=$(IMAGES)
 images: build-native ## Build the container images into bin/images, with SBOMs; PUSH=true sends them to KO_DOCKER_REPO
-	@mkdir -p $(IMAGES)
+	@mkdir -p $(IMAGES) && rm -f $(IMAGES)/index.json # which lists what was built before, too
 	KO_CONFIG_PATH=$(KO_CONFIGS) $(KO) $(filter-out ./cmd/elastic,$(PROGRAMS:%=./cmd/%))
 	cd scheduler && KO_CONFIG_PATH=$(KO_CONFIGS)/scheduler $(KO) ./cmd/elastic-scheduler
 
-# What is released: archives of this platform, and with RELEASE_OTHERS=1 of OTHERS, in bin/dist with SBOMs and checksums;
-# SIGN_KEY=FILE (PEM, Ed25519 or ECDSA) signs the checksums.
+# What is released: archives of this platform, and with RELEASE_OTHERS=1 of OTHERS, in DIST with SBOMs, the images' digests and
+# checksums; SIGN_KEY=FILE (PEM, Ed25519 or ECDSA) signs the checksums.
 HOST = $(shell go env GOOS)-$(shell go env GOARCH)
-RELEASED = elastic elastic-queue elastic-gpu-scheduler elastic-gpu-agent elastic-web elastic-scheduler elastic-sandbox libelasticgpu.so elastic-gpu-arbiter
-# For cards of other nodes: the agent finds the two libraries beside libelasticgpu.so.
-RELEASED_REMOTE = elastic-gpu-remote libcuda.so.1 libnvidia-ml.so.1
+DIST ?= $(CURDIR)/bin/dist
+# What is not Go. The last three are for cards of other nodes: the agent finds the two libraries beside libelasticgpu.so.
+RELEASED_NATIVE = bin/libelasticgpu.so bin/elastic-gpu-arbiter $(patsubst %,native/remote/build/%,elastic-gpu-remote libcuda.so.1 libnvidia-ml.so.1)
 
 .PHONY: release
-release: release-archives images ## Archives and images of this version, with SBOMs, checksums, and signatures where SIGN_KEY names a key
+release: images ## Archives and images of this version, with SBOMs, checksums, and signatures where SIGN_KEY names a key
+	@$(MAKE) --no-print-directory release-archives RELEASED_IMAGES=$(IMAGES)
 
 .PHONY: release-archives
-release-archives: VERSION ?= $(shell sed -n 's/^appVersion: //p' deploy/chart/Chart.yaml)
-release-archives: build $(if $(RELEASE_OTHERS),build-others)
-	@rm -rf bin/dist bin/released && mkdir -p bin/released/$(HOST)
-	@cp -L $(RELEASED:%=bin/%) $(RELEASED_REMOTE:%=native/remote/build/%) bin/released/$(HOST)
-	cd tools/release && go run . -version $(VERSION) -out $(CURDIR)/bin/dist $(if $(SIGN_KEY),-key $(abspath $(SIGN_KEY))) \
+release-archives: NUMBERED = -X github.com/elastic-ai/elastic/internal/version.number=$(VERSION)
+release-archives: release-programs $(if $(RELEASE_OTHERS),build-others)
+	@rm -f $(DIST)/elastic-* $(DIST)/SHA256SUMS*
+	cd tools/release && go run . -version $(VERSION) -out $(abspath $(DIST)) $(if $(SIGN_KEY),-key $(abspath $(SIGN_KEY))) \
+		$(if $(RELEASED_IMAGES),-images $(RELEASED_IMAGES) -repository $(KO_DOCKER_REPO)) \
 		$(HOST)=$(CURDIR)/bin/released/$(HOST) $(if $(RELEASE_OTHERS),$(foreach p,$(subst /,-,$(OTHERS)),$(p)=$(CURDIR)/bin/others/$(p)))
-	@cat bin/dist/SHA256SUMS
+	@cat $(DIST)/SHA256SUMS
+
+# Not those of bin/, which are for this machine: here the linker is told the version, and only the agent, which loads the
+# driver's library, needs a C library, no older than this machine's. The images' programs are compiled the same.
+WITH_C = elastic-gpu-agent
+.PHONY: release-programs
+release-programs: RELEASE = GOFLAGS="$(GOFLAGS) -trimpath" $(PROGRESS) -o $(CURDIR)/bin/released/$(HOST)/
+release-programs: build-native $(PROGRESS)
+	@rm -rf bin/released && mkdir -p bin/released/$(HOST) && cp -L $(RELEASED_NATIVE) bin/released/$(HOST)
+	@CGO_ENABLED=0 $(RELEASE) -say "Elastic's programs" -tags $(TAGS) -ldflags "-s -w $(NUMBERED)" $(addprefix ./cmd/,$(filter-out $(WITH_C),$(PROGRAMS)))
+	@CGO_ENABLED=1 $(RELEASE) -say "the agent" -tags $(TAGS) -ldflags "-s -w $(NUMBERED)" $(WITH_C:%=./cmd/%)
+	@CGO_ENABLED=0 $(RELEASE) -say "the scheduler with the plugin" -dir scheduler -ldflags "$$(cat sandbox/ldflags) $(NUMBERED)" ./cmd/elastic-scheduler
+	@[ -n "$(WITHOUT_SANDBOX)" ] || CGO_ENABLED=0 $(RELEASE) -say "the sandbox" -dir sandbox -tags $(SANDBOX_TAGS) -ldflags "-s -w" ./cmd/elastic-sandbox
 
 .PHONY: generate
 generate: ## Write the generated files again (CRDs, deep copies)
@@ -298,7 +311,7 @@ build-kueue: $(PROGRESS)
 	@$(PROGRESS) -say "Kueue and kueuectl" -dir test/migration/kueue -ldflags "-s -w" -o $(CURDIR)/bin/kueue/ sigs.k8s.io/kueue/cmd/kueue sigs.k8s.io/kueue/cmd/kueuectl
 
 .PHONY: test-images
-test-images: build-native ## Build the images into a registry on this machine, read them and run what is inside
+test-images: build-native ## Make a release with a key of its own, images into a registry on this machine; read it and run what is inside
 	cd tools/images && go test -count=1 -timeout 30m .
 
 # Whole programs through faults that a seed chooses; docs/design/faults.md.

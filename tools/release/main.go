@@ -1,9 +1,9 @@
 // Command release packs programs: an archive for each folder of them, with an SPDX list of what is compiled into each
-// program, checksums of the archives, and a signature of the checksums where a key is given.
+// program, the digests of images, checksums of all of it, and a signature of the checksums where a key is given.
 //
-//	release -version v0.3.0 -out dist [-key FILE] linux-amd64=bin/linux-amd64 darwin-arm64=bin/others/darwin-arm64
+//	release -version v0.3.0 -out dist [-key FILE] [-images LAYOUT -repository NAME] linux-amd64=bin/linux-amd64 darwin-arm64=bin/others/darwin-arm64
 //
-// Who has the public key checks SHA256SUMS.sig with "openssl dgst -verify" (ECDSA) or "openssl pkeyutl -verify" (Ed25519).
+// Who has the public key checks SHA256SUMS.sig with "openssl dgst -verify" (ECDSA) or "openssl pkeyutl -verify -rawin" (Ed25519).
 package main
 
 import (
@@ -17,58 +17,88 @@ import (
 	"strings"
 )
 
+// options of a release.
+type options struct {
+	version, out, key  string
+	images, repository string
+}
+
 func main() {
-	version := flag.String("version", "", "of the release")
-	out := flag.String("out", "dist", "folder for the archives")
-	key := flag.String("key", "", "PEM file of a private key, Ed25519 or ECDSA; empty signs nothing")
+	var o options
+	flag.StringVar(&o.version, "version", "", "of the release")
+	flag.StringVar(&o.out, "out", "dist", "folder for the archives")
+	flag.StringVar(&o.key, "key", "", "PEM file of a private key, Ed25519 or ECDSA; empty signs nothing")
+	flag.StringVar(&o.images, "images", "", "OCI layout with the release's images; empty lists none")
+	flag.StringVar(&o.repository, "repository", "", "where the images are pulled from")
 	flag.Parse()
-	if err := release(*version, *out, *key, flag.Args()); err != nil {
+	if err := o.release(flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
 }
 
-func release(version, out, key string, folders []string) error {
-	if version == "" || len(folders) == 0 {
-		return fmt.Errorf("it takes a -version and PLATFORM=FOLDER")
+func (o options) release(folders []string) error {
+	if o.version == "" || len(folders) == 0 || (o.images == "") != (o.repository == "") {
+		return fmt.Errorf("it takes a -version and PLATFORM=FOLDER, and -images with a -repository")
 	}
-	if err := os.MkdirAll(out, 0o755); err != nil { //nolint:gosec // for others to read
+	if err := os.MkdirAll(o.out, 0o755); err != nil { //nolint:gosec // for others to read
 		return err
 	}
 	var files []string
 	for _, folder := range folders {
-		platform, dir, ok := strings.Cut(folder, "=")
-		if !ok {
-			return fmt.Errorf("%q: write PLATFORM=FOLDER", folder)
-		}
-		name := "elastic-" + version + "-" + platform
-		programs, err := programsIn(dir)
+		written, err := o.pack(folder)
 		if err != nil {
 			return err
 		}
-		if err := writeFile(filepath.Join(out, name+".spdx.json"), func(w io.Writer) error { return writeSBOM(w, name, programs) }); err != nil {
-			return err
-		}
-		if err := writeFile(filepath.Join(out, name+".tar.gz"), func(w io.Writer) error { return writeArchive(w, name, programs) }); err != nil {
-			return err
-		}
-		files = append(files, name+".spdx.json", name+".tar.gz")
+		files = append(files, written...)
 	}
-	sums, err := checksums(out, files)
+	if o.images != "" {
+		list, err := listImages(o.images, o.repository, o.version)
+		if err != nil {
+			return err
+		}
+		name := "elastic-" + o.version + "-images.txt"
+		if err := o.write(name, list); err != nil {
+			return err
+		}
+		files = append(files, name)
+	}
+	sums, err := checksums(o.out, files)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(out, "SHA256SUMS"), sums, 0o644); err != nil { //nolint:gosec // for others to read
+	if err := o.write("SHA256SUMS", sums); err != nil || o.key == "" {
 		return err
 	}
-	if key == "" {
-		return nil
-	}
-	signature, err := sign(key, sums)
+	signature, err := sign(o.key, sums)
 	if err != nil {
-		return fmt.Errorf("signing with %s: %w", key, err)
+		return fmt.Errorf("signing with %s: %w", o.key, err)
 	}
-	return os.WriteFile(filepath.Join(out, "SHA256SUMS.sig"), signature, 0o644) //nolint:gosec // for others to read
+	return o.write("SHA256SUMS.sig", signature)
+}
+
+// pack the programs of one platform.
+func (o options) pack(folder string) (files []string, err error) {
+	platform, dir, ok := strings.Cut(folder, "=")
+	if !ok {
+		return nil, fmt.Errorf("%q: write PLATFORM=FOLDER", folder)
+	}
+	name := "elastic-" + o.version + "-" + platform
+	programs, err := programsIn(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeFile(filepath.Join(o.out, name+".spdx.json"), func(w io.Writer) error { return writeSBOM(w, name, programs) }); err != nil {
+		return nil, err
+	}
+	if err := writeFile(filepath.Join(o.out, name+".tar.gz"), func(w io.Writer) error { return writeArchive(w, name, programs) }); err != nil {
+		return nil, err
+	}
+	return []string{name + ".spdx.json", name + ".tar.gz"}, nil
+}
+
+func (o options) write(name string, data []byte) error {
+	return os.WriteFile(filepath.Join(o.out, name), data, 0o644) //nolint:gosec // for others to read
 }
 
 // programsIn are the files of a folder, what a link leads to included.

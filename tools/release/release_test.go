@@ -16,7 +16,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -59,13 +61,23 @@ func TestRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := release("v1.2.3", out, keyFile(t, private), []string{"linux-amd64=" + bin}); err != nil {
+	o := options{version: "v1.2.3", out: out, key: keyFile(t, private), images: layout(t, "/ko-app/web", "/ko-app/queue"), repository: "example.com/elastic"}
+	if err := o.release([]string{"linux-amd64=" + bin}); err != nil {
 		t.Fatal(err)
 	}
 
 	sums := read(t, filepath.Join(out, "SHA256SUMS"))
 	if !ed25519.Verify(public, sums, read(t, filepath.Join(out, "SHA256SUMS.sig"))) {
 		t.Error("the signature is not of the checksums")
+	}
+	images := read(t, filepath.Join(out, "elastic-v1.2.3-images.txt"))
+	if !regexp.MustCompile(`^example.com/elastic/queue:v1.2.3@sha256:[0-9a-f]{64}\nexample.com/elastic/web:v1.2.3@sha256:[0-9a-f]{64}\n$`).Match(images) {
+		t.Errorf("images:\n%s", images)
+	}
+	check := exec.Command("sha256sum", "-c", "SHA256SUMS")
+	check.Dir = out
+	if said, err := check.CombinedOutput(); err != nil || strings.Count(string(said), ": OK\n") != 3 {
+		t.Errorf("sha256sum: %v\n%s", err, said)
 	}
 	archive := read(t, filepath.Join(out, "elastic-v1.2.3-linux-amd64.tar.gz"))
 	if want := fmt.Sprintf("%x  elastic-v1.2.3-linux-amd64.tar.gz\n", sha256.Sum256(archive)); !strings.Contains(string(sums), want) {
@@ -88,7 +100,8 @@ func TestRelease(t *testing.T) {
 
 	// Once more, and it is the same.
 	again := t.TempDir()
-	if err := release("v1.2.3", again, "", []string{"linux-amd64=" + bin}); err != nil {
+	o.out, o.key = again, ""
+	if err := o.release([]string{"linux-amd64=" + bin}); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(sums, read(t, filepath.Join(again, "SHA256SUMS"))) {
@@ -117,10 +130,45 @@ func TestSignWithECDSA(t *testing.T) {
 func TestReleaseRefuses(t *testing.T) {
 	empty := t.TempDir()
 	for name, arguments := range map[string][]string{"nothing": nil, "no platform": {empty}, "an empty folder": {"linux-amd64=" + empty}} {
-		if err := release("v1.2.3", t.TempDir(), "", arguments); err == nil {
+		if err := (options{version: "v1.2.3", out: t.TempDir()}).release(arguments); err == nil {
 			t.Errorf("%s must be refused", name)
 		}
 	}
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "program"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, images := range map[string]string{"no layout": empty, "no images": layout(t), "an image that runs two": layout(t, "/init\", \"/program")} {
+		o := options{version: "v1.2.3", out: t.TempDir(), images: images, repository: "example.com/elastic"}
+		if err := o.release([]string{"linux-amd64=" + bin}); err == nil {
+			t.Errorf("%s must be refused", name)
+		}
+	}
+}
+
+// layout has an image for each entry point.
+func layout(t *testing.T, entries ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "blobs", "sha256"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	write := func(path, text string) {
+		if err := os.WriteFile(filepath.Join(dir, path), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	blob := func(text string) string {
+		sum := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
+		write("blobs/sha256/"+sum, text)
+		return fmt.Sprintf(`{"digest": "sha256:%s"}`, sum)
+	}
+	var images []string
+	for _, entry := range entries {
+		images = append(images, blob(fmt.Sprintf(`{"config": %s}`, blob(fmt.Sprintf(`{"config": {"Entrypoint": ["%s"]}}`, entry)))))
+	}
+	write("index.json", fmt.Sprintf(`{"manifests": [%s]}`, strings.Join(images, ", ")))
+	return dir
 }
 
 func names(t *testing.T, archive []byte) string {
