@@ -243,7 +243,7 @@ func compareVictims(t *testing.T, cfg worldConfig, find func(refVictims) []strin
 			}
 		}
 	})
-	if compared < 10 {
+	if compared < 10 && !testing.Short() {
 		t.Errorf("only %d preemptions were compared", compared)
 	}
 }
