@@ -183,7 +183,7 @@ generate: ## Write the generated files again (CRDs, deep copies)
 ##@ Check
 
 # In this order: what says most in little time comes first.
-PARTS = build verify lint test-unit test-tools test-platforms test-sandbox test-native test-e2e test-web test-clients test-migration
+PARTS = build verify lint test-unit test-tools test-install test-platforms test-sandbox test-native test-e2e test-web test-clients test-migration
 # What builds or starts much that is not Elastic's; each is a target of its own. test-rights reads what the others did.
 SLOW_PARTS = test-sanitizers test-operators test-prometheus test-kueue-part test-images test-node test-rights
 
@@ -215,6 +215,10 @@ test-tools: ## Run the tests of what builds, checks and releases
 	for tool in progress platforms release; do (cd tools/$$tool && go vet . && go test .); done
 	tools/parts_test.sh
 	tools/compiler_test.sh
+
+.PHONY: test-install
+test-install: build ## Have go install take the programs and the sandbox, as modules of a proxy in a folder
+	cd tools/install && go vet . && go test -count=1 .
 
 .PHONY: test-platforms
 test-platforms: ## Check the types of what must build for other platforms, as each of them compiles it

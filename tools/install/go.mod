@@ -1,0 +1,3 @@
+module github.com/elastic-ai/elastic/tools/install
+
+go 1.26.0
