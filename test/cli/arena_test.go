@@ -21,7 +21,7 @@ import (
 func TestArenaSession(t *testing.T) {
 	tfjobs(t)
 	queues(t, "default", "arena", "8")
-	t.Cleanup(func() { must(t, "default", "arena delete tfjob-simple") })
+	t.Cleanup(func() { must(t, "default", "arena delete tfjob-simple tfjob-after") })
 	session(t, "default", "arena.txt")
 }
 
