@@ -37,8 +37,8 @@ const (
 	// budgets, an advance reservation, timing and a price, in such amounts that decisions are the same: what is measured is
 	// the asking.
 	policies
-	// everything that needs no nodes: beside these, queues that backfill, go by attained service, preempt late and spare who
-	// has just started, workloads that may not be preempted, and trees shared out by MaxMin. Decisions differ.
+	// everything that needs no nodes: beside these, queues that backfill, go by attained service, preempt late and have
+	// minimum runtimes, workloads that may not be preempted, and trees shared out by MaxMin. Decisions differ.
 	everyPolicy
 )
 
