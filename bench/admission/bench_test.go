@@ -100,7 +100,7 @@ func TestDriveRefusesAdmissionAboveQuota(t *testing.T) {
 	}
 }
 
-// A case below the bar is named; with policies nothing is promised.
+// A case below the bar is named; with policies there is none.
 func TestBar(t *testing.T) {
 	results := []result{{w: &work{name: "fast"}, cpuRatio: 70}, {w: &work{name: "slow"}, cpuRatio: 49.9}}
 	if got := belowBar(results, 50); len(got) != 1 || got[0] != "slow" {
