@@ -96,8 +96,8 @@ func TestPricesOfRegions(t *testing.T) {
 	}
 }
 
-// Where machines are bought for each job, each size of a region is in the status, with the cheapest, but for those for which a
-// larger one may stand: a job pays for whole machines.
+// Where nodes are bought for each job, each size of a region is in the status, with the cheapest, but for those for which a
+// larger one may stand: a job pays for whole nodes.
 func TestSizesOfRegions(t *testing.T) {
 	const sizes = `cloud,region,zone,instance_type,gpu,gpu_count,price_usd_hour,spot_usd_hour
 aws,east,a,eight,H100,8,40,
