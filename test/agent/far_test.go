@@ -47,9 +47,6 @@ func newFar(t *testing.T) *far {
 	t.Helper()
 	f := &far{dir: cluster.AddRealNode(t, farNode)}
 	native := filepath.Join(sandbox.Root(), "native")
-	if err := load(nodeDir(), serverImage, "/var/run/ko/elastic-gpu-remote", filepath.Join(sandbox.Root(), "bin", "elastic-gpu-remote")); err != nil {
-		t.Fatal(err)
-	}
 	if err := loadProbe(f.dir); err != nil {
 		t.Fatal(err)
 	}
@@ -62,6 +59,19 @@ func newFar(t *testing.T) *far {
 	f.startAgent(t)
 	t.Cleanup(func() { f.killAgent(t) })
 	return f
+}
+
+// loadServer gives the card's node the server's image, for one test.
+func loadServer(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() {
+		if out, err := ctr(nodeDir(), "images", "rm", serverImage).CombinedOutput(); err != nil {
+			t.Errorf("removing image %s: %v: %s", serverImage, err, out)
+		}
+	})
+	if err := load(nodeDir(), serverImage, "/var/run/ko/elastic-gpu-remote", filepath.Join(sandbox.Root(), "bin", "elastic-gpu-remote")); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (f *far) path(names ...string) string {

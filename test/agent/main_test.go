@@ -158,12 +158,17 @@ func load(node, image, inside, program string) error {
 	if err != nil {
 		return fmt.Errorf("making image %s: %w", image, err)
 	}
-	load := exec.Command(filepath.Join(sandbox.Root(), "bin", "node", "ctr"), "--address", filepath.Join(node, "containerd.sock"), "--namespace", "k8s.io", "images", "import", "-")
+	load := ctr(node, "images", "import", "-")
 	load.Stdin = bytes.NewReader(data)
 	if out, err := load.CombinedOutput(); err != nil {
 		return fmt.Errorf("loading image %s: %w: %s", image, err, out)
 	}
 	return nil
+}
+
+// ctr asks the containerd of a node.
+func ctr(node string, args ...string) *exec.Cmd {
+	return exec.Command(filepath.Join(sandbox.Root(), "bin", "node", "ctr"), append([]string{"--address", filepath.Join(node, "containerd.sock"), "--namespace", "k8s.io"}, args...)...)
 }
 
 // stay has the probe wait until it is to end.

@@ -48,6 +48,9 @@ func TestCardOfAnotherNode(t *testing.T) {
 	claim.Spec.Resources.Requests = corev1.ResourceList{egpu.ResourceCore: resource.MustParse("30"), egpu.ResourceMemory: resource.MustParse("1000")}
 	probe := f.pod(ns, "probe", image, claim.Name)
 	cluster.Make(t, class, claim, probe)
+	// The server's image comes late, and the container waits for it: a program that was there before its card would fail.
+	awaitsImage(t, claim)
+	loadServer(t)
 	// The share holds from afar.
 	if saw := probed(t, probe); saw.Backend != "remote" || saw.Cards != 1 || saw.TotalMB != 1000 || saw.LargestMB >= 1000 || saw.LargestMB < 400 {
 		t.Errorf("%+v: want a card of 1000 MiB by the backend remote", saw)
@@ -99,6 +102,29 @@ func TestCardOfAnotherNode(t *testing.T) {
 	})
 }
 
+// awaitsImage waits until the server of a claim has no image.
+func awaitsImage(t *testing.T, claim *egpu.ElasticGPUClaim) {
+	t.Helper()
+	sandbox.Eventually(t, "the server has no image", func(ctx context.Context) error {
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
+			return err
+		}
+		server := &corev1.Pod{}
+		if err := cluster.Get(ctx, serverOf(claim), server); err != nil {
+			return err
+		}
+		if s := server.Status.ContainerStatuses; len(s) == 0 || s[0].State.Waiting == nil || !strings.Contains(s[0].State.Waiting.Reason, "ImagePull") {
+			return fmt.Errorf("its containers are %+v", s)
+		}
+		return nil
+	})
+}
+
+// serverOf a claim is a pod.
+func serverOf(claim *egpu.ElasticGPUClaim) client.ObjectKey {
+	return client.ObjectKey{Namespace: "elastic-queue", Name: "remote-" + claim.Spec.ElasticGPUName}
+}
+
 // served waits for the server of a claim, and returns the claim's ElasticGPU and the server's pod.
 func served(t *testing.T, claim *egpu.ElasticGPUClaim) (*egpu.ElasticGPU, *corev1.Pod) {
 	t.Helper()
@@ -119,7 +145,7 @@ func served(t *testing.T, claim *egpu.ElasticGPUClaim) (*egpu.ElasticGPU, *corev
 		t.Errorf("GPU %s is not allocated to ElasticGPU %s", device.Spec.RemoteGPU.GPUName, device.Name)
 	}
 	server := &corev1.Pod{}
-	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: "elastic-queue", Name: "remote-" + device.Name}, server); err != nil {
+	if err := cluster.Get(t.Context(), serverOf(claim), server); err != nil {
 		t.Fatal(err)
 	}
 	if server.Spec.NodeName != local.NodeName || server.Status.ContainerStatuses[0].State.Running == nil {
