@@ -22,10 +22,10 @@ func TestAJobGrowsWhereItIs(t *testing.T) {
 		pods   int32
 		want   string
 	}{
-		"they fit":                               {[]kueue.TopologyLevel{rack, host}, 2, "quota"},
-		"they fit elsewhere only":                {[]kueue.TopologyLevel{rack, host}, 3, elsewhere},
-		"they fit, and hosts are no level":       {[]kueue.TopologyLevel{rack}, 2, "quota"},
-		"they fit elsewhere, hosts are no level": {[]kueue.TopologyLevel{rack}, 3, elsewhere},
+		"it fits":                               {[]kueue.TopologyLevel{rack, host}, 2, "quota"},
+		"it fits elsewhere only":                {[]kueue.TopologyLevel{rack, host}, 3, elsewhere},
+		"it fits, and hosts are no level":       {[]kueue.TopologyLevel{rack}, 2, "quota"},
+		"it fits elsewhere, hosts are no level": {[]kueue.TopologyLevel{rack}, 3, elsewhere},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := onNodes(t)
