@@ -252,8 +252,8 @@ test-native: ## Run the tests of the GPU library, and of cards of other nodes, a
 
 .PHONY: test-sanitizers
 test-sanitizers: ## Run them again under the sanitizers
-	@$(MAKE) --no-print-directory -s -C native/cuda sanitize
-	@$(MAKE) --no-print-directory -s -C native/remote sanitize
+	@$(MAKE) --no-print-directory -s -j2 -C native/cuda sanitize
+	@$(MAKE) --no-print-directory -s -j2 -C native/remote sanitize
 
 # What the programs' accounts did in the tests' clusters.
 USES = $(CURDIR)/bin/uses

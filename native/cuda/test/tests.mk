@@ -43,8 +43,11 @@ test: all layers fuzz $(STUB) $(UNITS:%=$(T)/plain/%) $(T)/libelasticgpu.so $(T)
 	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) $(T)/plain/$$t || exit 1; done
 	@sh test/preload.sh
 
-sanitize: all $(STUB) $(UNITS:%=$(T)/asan/%) $(UNITS:%=$(T)/tsan/%)
+# One after the other, or with make -j2 both at once.
+sanitize: run-asan run-tsan
+run-asan: all $(STUB) $(UNITS:%=$(T)/asan/%)
 	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) ASAN_OPTIONS=detect_leaks=0 $(T)/asan/$$t || exit 1; done
+run-tsan: all $(STUB) $(UNITS:%=$(T)/tsan/%)
 	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) TSAN_OPTIONS="halt_on_error=1 die_after_fork=0" $(T)/tsan/$$t || exit 1; done
 
 # Inputs from outside, under the sanitizers and guided by coverage: FUZZ_RUNS=1000000 FUZZ_SEED=1 make fuzz for a long run.
@@ -54,4 +57,4 @@ fuzz: $(STUB) $(T)/cover/fuzz_inputs
 # The driver alone, for tests of the node's agent.
 stub: all $(STUB)
 
-.PHONY: layers test sanitize fuzz stub
+.PHONY: layers test sanitize run-asan run-tsan fuzz stub
