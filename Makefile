@@ -115,11 +115,13 @@ build-others: $(PROGRESS) ## Compile and link for the platforms OTHERS, into bin
 			-o $(CURDIR)/bin/others/$${platform/\//-}/ $$(tr , ' ' <<<"$${module#*=}"); \
 	done; done
 
+# For cards of other nodes: the agent finds the two libraries beside libelasticgpu.so.
+NATIVE_REMOTE = elastic-gpu-remote libcuda.so.1 libnvidia-ml.so.1
 .PHONY: build-native
 build-native:
 	@$(MAKE) --no-print-directory -C native/cuda all
 	@$(MAKE) --no-print-directory -C native/remote all
-	@mkdir -p bin && ln -sf ../native/cuda/build/libelasticgpu.so ../native/cuda/build/elastic-gpu-arbiter $(RELEASED_REMOTE:%=../native/remote/build/%) bin/
+	@mkdir -p bin && ln -sf ../native/cuda/build/libelasticgpu.so ../native/cuda/build/elastic-gpu-arbiter $(NATIVE_REMOTE:%=../native/remote/build/%) bin/
 
 # Container images without a Docker daemon, with SBOMs, into bin/images or a registry:
 #   make images KO_DOCKER_REPO=registry.example.com/elastic PUSH=true
@@ -142,8 +144,8 @@ images: build-native ## Build the container images into bin/images, with SBOMs; 
 # checksums; SIGN_KEY=FILE (PEM, Ed25519 or ECDSA) signs the checksums.
 HOST = $(shell go env GOOS)-$(shell go env GOARCH)
 DIST ?= $(CURDIR)/bin/dist
-# What is not Go. The last three are for cards of other nodes: the agent finds the two libraries beside libelasticgpu.so.
-RELEASED_NATIVE = bin/libelasticgpu.so bin/elastic-gpu-arbiter $(patsubst %,native/remote/build/%,elastic-gpu-remote libcuda.so.1 libnvidia-ml.so.1)
+# What is not Go.
+RELEASED_NATIVE = bin/libelasticgpu.so bin/elastic-gpu-arbiter $(NATIVE_REMOTE:%=native/remote/build/%)
 
 .PHONY: release
 release: images ## Archives and images of this version, with SBOMs, checksums, and signatures where SIGN_KEY names a key
