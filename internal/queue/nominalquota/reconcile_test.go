@@ -113,7 +113,7 @@ func (c *cluster) change(node string, how func(*corev1.Node)) {
 	}
 }
 
-// A lost node counts for its grace, whoever leads when it ends, and not a moment longer for that.
+// A lost node counts for its grace, whichever replica leads when it ends, and no longer for that.
 func TestGraceOutlivesTheProgram(t *testing.T) {
 	c := newCluster(t)
 	c.expect(0, "16", 0)
