@@ -14,14 +14,15 @@ export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 # kustomize's plugins written in Go in the sandbox's kubectl, for which all symbols would be kept by name.
 TAGS = grpcnotrace
 SANDBOX_TAGS = kustomize_disable_go_plugin_support
-# Programs for this machine are compiled without debug data, and others' code without inlining, apart from what is called
-# most: a third of the first build's time (docs/benchmarks.md). Seven lines of client-go, for which hundreds of packages
-# compiled the same again, are edited before the compiler reads them (tools/compiler.sh). What is released or measured is
-# compiled as Go does.
+# Programs for this machine are compiled without debug data, and without inlining apart from the engines and what is called
+# most: a third of the first build's time (docs/benchmarks.md). Lines of client-go for which hundreds of packages take longer
+# are edited before the compiler reads them (tools/compiler.sh). What is released or measured is compiled as Go does.
 AS_GO_DOES := images test-images release% build-others bench%
-INLINED := std github.com/elastic-ai/... k8s.io/apimachinery/... k8s.io/client-go/tools/... sigs.k8s.io/controller-runtime/... \
+INLINED := std $(addprefix github.com/elastic-ai/elastic/internal/,admission/... placement/... simulate/... cloud nodematch queue/...) k8s.io/apimachinery/... k8s.io/client-go/tools/... sigs.k8s.io/controller-runtime/... \
 	sigs.k8s.io/structured-merge-diff/... google.golang.org/protobuf/...
-EDITED := -toolexec=$(CURDIR)/tools/compiler.sh '-gcflags=k8s.io/client-go/tools/cache=-dwarf=false -D=edited-$(firstword $(shell cksum tools/compiler.sh))'
+EDIT := -D=edited-$(firstword $(shell cksum tools/compiler.sh))
+EDITED := -toolexec=$(CURDIR)/tools/compiler.sh '-gcflags=k8s.io/client-go/tools/cache=-dwarf=false $(EDIT)' \
+	$(foreach p,client-go/kubernetes/... client-go/informers/... client-go/listers/... kubernetes/pkg/controller/replication,'-gcflags=k8s.io/$(p)=-dwarf=false -l $(EDIT)')
 ifndef GIVEN_GOFLAGS
 export GIVEN_GOFLAGS := $(shell go env GOFLAGS) # again in each make that a make starts
 endif

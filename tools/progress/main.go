@@ -61,6 +61,13 @@ func (o options) build(show *display) error {
 	defer tick.Stop()
 	state := &progress{say: o.say, modules: modulesIn(o.dir), began: time.Now()}
 	graphs := make(chan *graph, 1)
+	var early *exec.Cmd
+	defer func() {
+		if early != nil {
+			interrupt(early)
+			_ = early.Wait()
+		}
+	}()
 	for {
 		select {
 		case line, more := <-lines:
@@ -71,11 +78,15 @@ func (o options) build(show *display) error {
 				show.end(state.done())
 				return nil
 			}
-			first := state.compiling.IsZero()
+			downloads, first := state.downloaded > 0, state.compiling.IsZero()
 			if !state.read(line) {
 				show.print(line)
 			}
+			if !downloads && state.downloaded > 0 && first {
+				early = o.compileAhead()
+			}
 			if first && !state.compiling.IsZero() {
+				interrupt(early)
 				go func() { graphs <- o.graph() }()
 				defer o.downloadNext()()
 			}
@@ -109,6 +120,27 @@ func (o options) graph() *graph {
 		return nil
 	}
 	return g
+}
+
+// ahead are packages of Go that nearly every program here comes to need.
+var ahead = strings.Fields("net/http net/http/pprof net/http/httputil html/template expvar go/doc go/parser encoding/xml encoding/csv log/slog os/user testing")
+
+// compileAhead begins to compile them, while the build waits for modules and uses little of the processors. It is interrupted when
+// the build begins to compile: what was not reached, that does, and so it does if this cannot be started.
+func (o options) compileAhead() *exec.Cmd {
+	cmd := exec.Command("go", append([]string{"build"}, ahead...)...)
+	cmd.Dir, cmd.Env = o.dir, append(os.Environ(), compilerMemory()...)
+	if cmd.Start() != nil {
+		return nil
+	}
+	return cmd
+}
+
+// interrupt asks go to end; one that has ended needs none.
+func interrupt(cmd *exec.Cmd) {
+	if cmd != nil {
+		_ = cmd.Process.Signal(os.Interrupt)
+	}
 }
 
 // downloadNext begins to download what is built after this, and returns a function that waits for it. That it cannot be

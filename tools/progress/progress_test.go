@@ -1,8 +1,10 @@
 package main
 
 import (
+	"archive/zip"
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -111,5 +113,54 @@ func TestBuild(t *testing.T) {
 	out.Reset()
 	if err := o.build(show()); err == nil || !strings.Contains(out.String(), "undefined: missing") {
 		t.Errorf("the compiler's words must be shown: %v\n%s", err, out.String())
+	}
+}
+
+// A module that has to be downloaded: Go's own packages are compiled meanwhile, and nothing of that is left or shown.
+func TestCompilesAheadOfModules(t *testing.T) {
+	out, err := exec.Command("go", append([]string{"list", "-f", "{{.Standard}}"}, ahead...)...).Output()
+	if err != nil || strings.Contains(string(out), "false") {
+		t.Fatalf("what is compiled ahead must be of Go itself: %v %s", err, out)
+	}
+	dir, proxy := t.TempDir(), t.TempDir()
+	write := func(name, text string) {
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var module bytes.Buffer
+	zipped := zip.NewWriter(&module)
+	for name, text := range map[string]string{"go.mod": "module example.com/m\n", "m.go": "package m\n\nfunc F() {}\n"} {
+		w, err := zipped.Create("example.com/m@v1.0.0/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = w.Write([]byte(text))
+	}
+	if err := zipped.Close(); err != nil {
+		t.Fatal(err)
+	}
+	there := filepath.Join(proxy, "example.com", "m", "@v")
+	write(filepath.Join(there, "v1.0.0.info"), `{"Version": "v1.0.0"}`)
+	write(filepath.Join(there, "v1.0.0.mod"), "module example.com/m\n")
+	write(filepath.Join(there, "v1.0.0.zip"), module.String())
+	write(filepath.Join(dir, "go.mod"), "module example.com/p\n\nrequire example.com/m v1.0.0\n")
+	write(filepath.Join(dir, "p.go"), "package main\n\nimport \"example.com/m\"\n\nfunc main() { m.F() }\n")
+	for name, value := range map[string]string{"GOPROXY": "file://" + proxy, "GONOSUMDB": "*", "GOMODCACHE": t.TempDir(), "GOFLAGS": "-mod=mod -modcacherw"} {
+		t.Setenv(name, value)
+	}
+	var said bytes.Buffer
+	o := options{dir: dir, say: "it", out: filepath.Join(dir, "p"), packages: []string{"."}}
+	if err := o.build(&display{out: &said, now: time.Now, began: time.Now()}); err != nil {
+		t.Fatalf("%v\n%s", err, said.String())
+	}
+	if _, err := os.Stat(o.out); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(said.String(), "interrupt") || strings.Contains(said.String(), "net/http") {
+		t.Errorf("it shows what is compiled ahead:\n%s", said.String())
 	}
 }
