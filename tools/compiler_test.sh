@@ -55,3 +55,10 @@ left '^[^/]*v1beta1\.' interface.go
 other=$dir/k8s.io/client-go@v0.36.2/tools/cache
 mkdir -p "$other" && cp "$client/tools/cache/controller.go" "$other"
 [ "$(compiled k8s.io/client-go/tools/cache "$other/controller.go")" = "$other/controller.go" ] || fail "it edits a version that it does not know"
+
+# vet is told nothing of what was edited, and all of the rest.
+cp "$dir/compile" "$dir/vet"
+printf '{\n\t"VetxOnly": true,\n\t"VetxOutput": "%s",\n\t"GoFiles": []\n}\n' "$dir/out/vet.out" >"$dir/vet.cfg"
+vetted() { TOOLEXEC_IMPORTPATH=$1 "$here/compiler.sh" "$dir/vet" -flag "$dir/vet.cfg"; }
+[ -z "$(vetted k8s.io/client-go/kubernetes/typed/core/v1)" ] && [ -f "$dir/out/vet.out" ] && [ ! -s "$dir/out/vet.out" ] || fail "vet reads what was edited"
+[ -n "$(vetted k8s.io/api/core/v1)" ] || fail "vet reads nothing"
