@@ -380,7 +380,8 @@ func (m *mover) answer() Answer {
 				holds = append(holds, h)
 			}
 		}
-		a.PodSets = append(a.PodSets, PodSetAnswer{Name: set.Name, Count: set.Count, Fit: len(holds), Placed: placed(holds, nil)})
+		at, _ := placed(holds, nil)
+		a.PodSets = append(a.PodSets, PodSetAnswer{Name: set.Name, Count: set.Count, Fit: len(holds), Placed: at})
 	}
 	return a
 }

@@ -49,7 +49,7 @@ type Engine struct {
 	models    map[string]int32
 	named     map[int32]string
 
-	pods   map[string]*holding
+	pods   map[string]*holding   // without placeholders, which nobody asks for by key
 	gangs  map[string][]*holding // by gang, sorted by key: its pods, and placeholders no pod has taken yet
 	shapes map[uint64][]*shape
 	// indexed request shapes have scores of all nodes; the least recently used is dropped when there are too many.
@@ -95,9 +95,11 @@ type holding struct {
 	node  *node
 	at    int // position in node.holdings
 	takes []take
+	gen   uint64 // of the node, when the takes were found
 	bound bool
-	// placeholder: reserved for a gang's pod that is not known yet.
+	// placeholder: reserved for a gang's pod that is not known yet, the one with this number in its set.
 	placeholder bool
+	number      int
 	until       time.Time
 }
 
@@ -320,7 +322,7 @@ func (e *Engine) touch(n *node) {
 }
 
 func (e *Engine) newHolding(pod *Pod, s *shape, n *node) *holding {
-	return &holding{key: pod.Key, pod: *pod, shape: s, node: n}
+	return &holding{key: pod.Key, pod: *pod, shape: s, node: n, gen: n.gen}
 }
 
 // add a holding to its node, its gang and the journal.
@@ -329,7 +331,9 @@ func (e *Engine) add(h *holding) {
 	h.at = len(h.node.holdings)
 	h.node.holdings = append(h.node.holdings, h)
 	h.charge(&h.node.view, 1)
-	e.pods[h.key] = h
+	if !h.placeholder {
+		e.pods[h.key] = h
+	}
 	h.shape.refs++
 	if h.pod.Gang != "" {
 		e.joinGang(h)
@@ -347,7 +351,9 @@ func (e *Engine) remove(h *holding) {
 	list[last] = nil
 	h.node.holdings = list[:last]
 	h.charge(&h.node.view, -1)
-	delete(e.pods, h.key)
+	if !h.placeholder {
+		delete(e.pods, h.key)
+	}
 	h.shape.refs--
 	if h.pod.Gang != "" {
 		e.leaveGang(h)

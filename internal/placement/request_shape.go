@@ -21,7 +21,8 @@ type shape struct {
 	// countable: whole cards or none, so that as many pods fit on a node whichever cards they get.
 	countable bool
 	hash      uint64
-	refs      int // holdings of this shape
+	refs      int  // holdings of this shape
+	unlearned bool // another stands for its pods, should they come again
 	asked     uint64
 	index     index
 }
@@ -106,6 +107,7 @@ func (e *Engine) unlearn(s *shape) {
 	if s.refs > 0 || s.index.built || len(e.marks) > 0 {
 		return
 	}
+	s.unlearned = true
 	e.shapes[s.hash] = slices.DeleteFunc(e.shapes[s.hash], func(other *shape) bool { return other == s })
 	if len(e.shapes[s.hash]) == 0 {
 		delete(e.shapes, s.hash)

@@ -49,9 +49,13 @@ func (t *Txn) Hold(g *Gang, answer *Answer) error {
 			e.remove(h)
 		}
 	}
-	mark := len(e.journal)
+	mark, alone := len(e.journal), len(e.gangs[g.Key]) == 0
 	for i := range answer.PodSets {
 		a := &answer.PodSets[i]
+		if alone && e.holdable(g, a) {
+			e.holdAgain(g, a)
+			continue
+		}
 		at := slices.IndexFunc(g.PodSets, func(s PodSet) bool { return s.Name == a.Name })
 		if at < 0 {
 			e.undo(mark)
@@ -63,6 +67,31 @@ func (t *Txn) Hold(g *Gang, answer *Answer) error {
 		}
 	}
 	return nil
+}
+
+// holdable: the placeholders that were made for the answer are what to hold for it still.
+func (e *Engine) holdable(g *Gang, a *PodSetAnswer) bool {
+	for _, h := range a.holds {
+		if h.pod.Gang != g.Key || !e.has(h.node) || h.gen != h.node.gen || h.shape.unlearned {
+			return false
+		}
+	}
+	return len(a.holds) > 0
+}
+
+// has says that the node is one of this engine's: an answer may be another's.
+func (e *Engine) has(n *node) bool { return int(n.pos) < len(e.nodes) && e.nodes[n.pos] == n }
+
+// holdAgain holds placeholders that are on no node, numbered in the order of the answer.
+func (e *Engine) holdAgain(g *Gang, a *PodSetAnswer) {
+	for n, h := range a.holds {
+		if h.number != n {
+			other := *h // what was undone may yet come back as it was
+			other.number, other.key = n, placeholderKey(g.Key, a.Name, n)
+			h, a.holds[n] = &other, &other
+		}
+		e.add(h)
+	}
 }
 
 func (e *Engine) holdAnswer(g *Gang, set *PodSet, a *PodSetAnswer) error {

@@ -6,7 +6,7 @@
 // are bound. Pods of no workload count for themselves.
 //
 //	file                     what is there
-//	placer.go                Place, Hold, Remove, Checkpoint, Rollback
+//	placer.go                Place, Find, Hold, Remove, Checkpoint, Rollback
 //	watch_events.go          nodes, GPUs, pods and topologies into the engine
 //	reservations.go          what is reserved for workloads, and their bound pods
 //	leaving_pods.go          pods that are being deleted
@@ -108,6 +108,15 @@ func New(options Options) (*Placer, error) {
 
 // Place reserves nodes and cards for all pods of a workload.
 func (p *Placer) Place(r admission.PlaceRequest) (any, *admission.Refusal) {
+	return p.place(r, (*placement.Txn).Place)
+}
+
+// Find finds them, in a what-if that is rolled back next.
+func (p *Placer) Find(r admission.PlaceRequest) (any, *admission.Refusal) {
+	return p.place(r, (*placement.Txn).Find)
+}
+
+func (p *Placer) place(r admission.PlaceRequest, how func(*placement.Txn, *placement.Gang) placement.Answer) (any, *admission.Refusal) {
 	if p.quotaDecides(r) {
 		return nil, nil
 	}
@@ -117,7 +126,7 @@ func (p *Placer) Place(r admission.PlaceRequest) (any, *admission.Refusal) {
 	}
 	p.countWaiting(gang.Key)
 	txn := p.engine.Begin()
-	answer := txn.Place(&gang)
+	answer := how(txn, &gang)
 	if answer.Fits {
 		txn.Commit(time.Time{})
 		r := newReservation(gang, answer)
