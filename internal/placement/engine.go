@@ -49,8 +49,8 @@ type Engine struct {
 	models    map[string]int32
 	named     map[int32]string
 
-	pods   map[string]*holding   // without placeholders, which nobody asks for by key
-	gangs  map[string][]*holding // by gang, sorted by key: its pods, and placeholders no pod has taken yet
+	pods   map[string]*holding // without placeholders, which nobody asks for by key
+	gangs  map[string]*gang
 	shapes map[uint64][]*shape
 	// indexed request shapes have scores of all nodes; the least recently used is dropped when there are too many.
 	indexed []*shape
@@ -93,7 +93,8 @@ type holding struct {
 	pod   Pod
 	shape *shape
 	node  *node
-	at    int // position in node.holdings
+	at    int   // position in node.holdings
+	gang  *gang // while it is on its node
 	takes []take
 	gen   uint64 // of the node, when the takes were found
 	bound bool
@@ -101,6 +102,12 @@ type holding struct {
 	placeholder bool
 	number      int
 	until       time.Time
+}
+
+// gang is what there is of one, sorted by key: its pods, and placeholders no pod has taken yet.
+type gang struct {
+	holdings []*holding
+	one      [1]*holding // most have one
 }
 
 // take is a piece of one card.
@@ -128,7 +135,7 @@ func New(opts Options) (*Engine, error) {
 		models:    map[string]int32{},
 		named:     map[int32]string{},
 		pods:      map[string]*holding{},
-		gangs:     map[string][]*holding{},
+		gangs:     map[string]*gang{},
 		unhealthy: map[*node]bool{},
 		shapes:    map[uint64][]*shape{},
 		trees:     map[string]*tree{},
@@ -365,19 +372,36 @@ func (e *Engine) remove(h *holding) {
 
 // joinGang inserts by key, so that which placeholder a pod takes does not depend on history.
 func (e *Engine) joinGang(h *holding) {
-	all := e.gangs[h.pod.Gang]
-	i, _ := slices.BinarySearchFunc(all, h.key, func(o *holding, key string) int { return strings.Compare(o.key, key) })
-	e.gangs[h.pod.Gang] = slices.Insert(all, i, h)
+	g := e.gangs[h.pod.Gang]
+	if g == nil {
+		g = &gang{}
+		g.holdings = g.one[:0]
+		e.gangs[h.pod.Gang] = g
+	}
+	g.holdings = slices.Insert(g.holdings, g.find(h), h)
+	h.gang = g
 }
 
 func (e *Engine) leaveGang(h *holding) {
-	all := e.gangs[h.pod.Gang]
-	i, _ := slices.BinarySearchFunc(all, h.key, func(o *holding, key string) int { return strings.Compare(o.key, key) })
-	if all = slices.Delete(all, i, i+1); len(all) == 0 {
+	g, i := h.gang, h.gang.find(h)
+	h.gang = nil
+	if g.holdings = slices.Delete(g.holdings, i, i+1); len(g.holdings) == 0 {
 		delete(e.gangs, h.pod.Gang)
-	} else {
-		e.gangs[h.pod.Gang] = all
 	}
+}
+
+// find is where a holding is, or would be.
+func (g *gang) find(h *holding) int {
+	i, _ := slices.BinarySearchFunc(g.holdings, h.key, func(o *holding, key string) int { return strings.Compare(o.key, key) })
+	return i
+}
+
+// gangOf is what there is of a gang; it changes as they come and go.
+func (e *Engine) gangOf(key string) []*holding {
+	if g := e.gangs[key]; g != nil {
+		return g.holdings
+	}
+	return nil
 }
 
 func (e *Engine) note(h *holding, added bool) {

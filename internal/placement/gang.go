@@ -17,19 +17,20 @@ func (t *Txn) Find(g *Gang) Answer { return t.e.placeGang(g, false) }
 
 func (e *Engine) placeGang(g *Gang, holdLast bool) Answer {
 	mark := len(e.journal)
-	answer := Answer{Fits: true, PodSets: make([]PodSetAnswer, 0, len(g.PodSets))}
+	answer := Answer{Fits: true, PodSets: make([]PodSetAnswer, len(g.PodSets))}
 	total, fit := 0, 0
 	for i := range g.PodSets {
-		set := &g.PodSets[i]
+		set, a := &g.PodSets[i], &answer.PodSets[i]
 		total += set.Count
-		answer.PodSets = append(answer.PodSets, PodSetAnswer{Name: set.Name, Count: set.Count})
+		a.Name, a.Count = set.Name, set.Count
 	}
-	done := make([]bool, len(g.PodSets))
+	var few [8]int
+	done := append(make([]bool, 0, len(few)), make([]bool, len(g.PodSets))...)
 	for i := range g.PodSets {
 		if done[i] {
 			continue
 		}
-		members := g.together(i)
+		members := g.together(i, few[:0])
 		holds, refusal := e.placeMembers(g, members, holdLast || i < len(g.PodSets)-1)
 		for k, m := range members {
 			done[m] = true
@@ -60,8 +61,8 @@ func (e *Engine) placeGang(g *Gang, holdLast bool) Answer {
 }
 
 // together are the sets that must share a domain with set i: itself and the others of its group.
-func (g *Gang) together(i int) []int {
-	members := []int{i}
+func (g *Gang) together(i int, members []int) []int {
+	members = append(members, i)
 	if t := g.PodSets[i].Topology; t != nil && t.Group != "" {
 		for j := i + 1; j < len(g.PodSets); j++ {
 			if other := g.PodSets[j].Topology; other != nil && other.Group == t.Group {
@@ -73,17 +74,18 @@ func (g *Gang) together(i int) []int {
 }
 
 func (e *Engine) placeMembers(g *Gang, members []int, holdLast bool) ([][]*holding, *Refusal) {
-	sets := make([]*PodSet, len(members))
-	for k, m := range members {
-		sets[k] = &g.PodSets[m]
-	}
-	if sets[0].Topology != nil {
+	set := &g.PodSets[members[0]]
+	if set.Topology != nil {
+		sets := make([]*PodSet, len(members))
+		for k, m := range members {
+			sets[k] = &g.PodSets[m]
+		}
 		return e.placeInTopology(g, sets)
 	}
-	if refusal := cmp.Or(e.tooMany(sets[0]), e.fewer(sets[0])); refusal != nil {
+	if refusal := cmp.Or(e.tooMany(set), e.fewer(set)); refusal != nil {
 		return nil, refusal
 	}
-	holds, refusal := e.placeFrom(g, sets[0], nil, 0, holdLast)
+	holds, refusal := e.placeFrom(g, set, nil, 0, holdLast)
 	return [][]*holding{holds}, refusal
 }
 

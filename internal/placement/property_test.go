@@ -392,7 +392,7 @@ func TestHoldingWhatWasFound(t *testing.T) {
 				}
 				return txn
 			}
-			for i, what := range append([]string{"hold"}, next...) {
+			for i, what := range slices.Concat([]string{"hold"}, next) {
 				switch what {
 				case "hold":
 					hold().Commit(time.Time{})
@@ -410,7 +410,13 @@ func TestHoldingWhatWasFound(t *testing.T) {
 				case "act":
 					do(e, &later[i%len(later)], nodes)
 				}
-				lives[run] = append(lives[run], fmt.Sprint(what, e.Status(), e.demand.now.Classes, e.demand.moved))
+				nodes := e.Status()
+				for _, n := range nodes {
+					for _, c := range n.Cards { // containers of a pod are listed as their cards were chosen
+						slices.SortFunc(c.Allocations, func(a, b CardAllocation) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+					}
+				}
+				lives[run] = append(lives[run], fmt.Sprint(what, nodes, e.demand.now.Classes, e.demand.moved))
 			}
 		}
 		if !slices.Equal(lives[0], lives[1]) {

@@ -32,7 +32,7 @@ func (t *Txn) Remove(key string) bool {
 
 // RemoveGang removes all pods and placeholders of a gang and returns how many there were.
 func (t *Txn) RemoveGang(key string) int {
-	all := slices.Clone(t.e.gangs[key])
+	all := slices.Clone(t.e.gangOf(key))
 	for _, h := range all {
 		t.e.remove(h)
 	}
@@ -44,12 +44,8 @@ func (t *Txn) RemoveGang(key string) int {
 // gang are dropped; each of its bound pods stands for one of the new ones.
 func (t *Txn) Hold(g *Gang, answer *Answer) error {
 	e := t.e
-	for _, h := range slices.Clone(e.gangs[g.Key]) {
-		if h.placeholder {
-			e.remove(h)
-		}
-	}
-	mark, alone := len(e.journal), len(e.gangs[g.Key]) == 0
+	e.dropPlaceholders(g.Key)
+	mark, alone := len(e.journal), len(e.gangOf(g.Key)) == 0
 	for i := range answer.PodSets {
 		a := &answer.PodSets[i]
 		if alone && e.holdable(g, a) {
@@ -102,7 +98,7 @@ func (e *Engine) holdAnswer(g *Gang, set *PodSet, a *PodSetAnswer) error {
 		return err
 	}
 	here := map[string]int{} // pods of the set that are on a node already
-	for _, h := range e.gangs[g.Key] {
+	for _, h := range e.gangOf(g.Key) {
 		if !h.placeholder && h.pod.PodSet == set.Name {
 			here[h.node.name]++
 		}
