@@ -83,6 +83,9 @@ type node struct {
 	desc     Node
 	gen      uint64 // of its description, not of its usage; no two descriptions of any nodes have the same
 	rev      uint64 // changes with both
+	sort     uint64 // hash of what the description says of resources and cards
+	state    uint64 // hash of that and of what is left of them ...
+	stateAt  uint64 // ... when rev was this
 	view     policy.Node
 	holdings []*holding
 }
@@ -226,6 +229,7 @@ func (e *Engine) rebuild(n *node) {
 			}
 		}
 	}
+	n.sort = n.sortOf()
 	for _, h := range n.holdings {
 		e.resolve(h)
 		h.charge(v, 1)
