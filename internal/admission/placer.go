@@ -182,7 +182,7 @@ func (e *Engine) findPlacement(a *assignment) bool {
 			first = a.failed
 		}
 		fl := a.flavorOf(a.failed.PodSet)
-		if fl < 0 || len(a.avoid) > len(e.flavors) {
+		if fl < 0 || len(a.avoid) > len(e.flavors) || !a.w.queue.choice {
 			break
 		}
 		a.avoid = append(a.avoid, fl)
@@ -191,8 +191,10 @@ func (e *Engine) findPlacement(a *assignment) bool {
 			break
 		}
 	}
-	a.avoid = a.avoid[:0]
-	e.assign(a)
+	if len(a.avoid) > 0 {
+		a.avoid = a.avoid[:0]
+		e.assign(a)
+	}
 	if a.mode == fit && e.placeableLater(a) {
 		a.mode, a.failed = deferred, first
 		return true

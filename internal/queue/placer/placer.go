@@ -109,15 +109,31 @@ func New(options Options) (*Placer, error) {
 
 // Place reserves nodes and cards for all pods of a workload.
 func (p *Placer) Place(r admission.PlaceRequest) (any, *admission.Refusal) {
-	return p.place(r, (*placement.Txn).Place)
+	placed, refusal := p.place(r, func(gang *placement.Gang) placement.Answer {
+		txn := p.engine.Begin()
+		defer txn.Commit(time.Time{})
+		return txn.Place(gang)
+	})
+	if placed == nil {
+		return nil, refusal
+	}
+	if len(p.open) == 0 {
+		p.reserve(placed)
+	}
+	return placed, nil
 }
 
-// Find finds them, in a what-if that is rolled back next.
+// Find finds them in the what-if under way, which is rolled back next.
 func (p *Placer) Find(r admission.PlaceRequest) (any, *admission.Refusal) {
-	return p.place(r, (*placement.Txn).Find)
+	placed, refusal := p.place(r, p.open[len(p.open)-1].Find)
+	if placed == nil {
+		return nil, refusal
+	}
+	return placed, nil
 }
 
-func (p *Placer) place(r admission.PlaceRequest, how func(*placement.Txn, *placement.Gang) placement.Answer) (any, *admission.Refusal) {
+// place asks the engine; without a refusal, nil means that quota alone decides.
+func (p *Placer) place(r admission.PlaceRequest, ask func(*placement.Gang) placement.Answer) (*reservation, *admission.Refusal) {
 	if p.quotaDecides(r) {
 		return nil, nil
 	}
@@ -126,17 +142,10 @@ func (p *Placer) place(r admission.PlaceRequest, how func(*placement.Txn, *place
 		return nil, refusal
 	}
 	p.countWaiting(gang.Key)
-	txn := p.engine.Begin()
-	answer := how(txn, &gang)
+	answer := ask(&gang)
 	if answer.Fits {
-		txn.Commit(time.Time{})
-		r := newReservation(gang, answer)
-		if len(p.open) == 0 {
-			p.reserve(r)
-		}
-		return r, nil
+		return newReservation(gang, answer), nil
 	}
-	txn.Rollback()
 	return nil, &admission.Refusal{
 		PodSet: short(answer),
 		Reason: answer.Refusal,
