@@ -166,7 +166,10 @@ func (e *Engine) placeFrom(g *Gang, set *PodSet, within []int32, first int, hold
 	holds := make([]*holding, 0, min(set.Count, uncounted))
 	for i := range set.Count {
 		pod.Key = placeholderKey(g.Key, set.Name, first+i)
-		salt := e.salt(pod.Key)
+		salt := uint64(0)
+		if s.drawsLots {
+			salt = e.salt(pod.Key)
+		}
 		var n *node
 		if within == nil {
 			n = e.best(s, salt)
