@@ -82,8 +82,8 @@ func status(t testing.TB, e *Engine, node string) NodeStatus {
 	return s
 }
 
-// told is what an answer says of pod sets, without what it keeps for itself.
-func told(a Answer) []PodSetAnswer {
+// shown is what an answer says of pod sets, without what it keeps for itself.
+func shown(a Answer) []PodSetAnswer {
 	sets := slices.Clone(a.PodSets)
 	for i := range sets {
 		sets[i].holds = nil

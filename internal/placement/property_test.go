@@ -114,7 +114,7 @@ func do(e *Engine, a *act, nodes []Node) string {
 		} else {
 			txn.Rollback()
 		}
-		return fmt.Sprint(answer.Fits, told(answer), answer.Refusal)
+		return fmt.Sprint(answer.Fits, shown(answer), answer.Refusal)
 	case "health":
 		if s, ok := e.NodeStatus(name); ok && len(s.Cards) > 0 && s.Known {
 			c := s.Cards[a.n%len(s.Cards)].Card
@@ -138,10 +138,10 @@ func do(e *Engine, a *act, nodes []Node) string {
 		if a.commit && answer.Fits {
 			txn.Commit(time.Time{})
 		}
-		return fmt.Sprint(answer.Fits, told(answer), answer.Refusal)
+		return fmt.Sprint(answer.Fits, shown(answer), answer.Refusal)
 	case "defragment":
 		m, to, err := e.Defragment(twoOf(&a.pod), DefragmentOptions{Most: 3})
-		return fmt.Sprint(m, told(to), err)
+		return fmt.Sprint(m, shown(to), err)
 	}
 	return ""
 }
@@ -289,7 +289,7 @@ func answers(e *Engine, pod *Pod) string {
 	txn := e.Begin()
 	answer := txn.Place(&Gang{Key: "ns/probe", PodSets: []PodSet{{Name: "s", Count: 3, Pod: *pod, Topology: &TopologyRequest{Topology: "default", Mode: Preferred, Level: "rack"}}}})
 	txn.Rollback()
-	return fmt.Sprint(verdicts, scores, best, err, answer.Fits, told(answer), answer.Refusal)
+	return fmt.Sprint(verdicts, scores, best, err, answer.Fits, shown(answer), answer.Refusal)
 }
 
 func TestSameEventsSameAnswers(t *testing.T) {
@@ -378,10 +378,10 @@ func TestHoldingWhatWasFound(t *testing.T) {
 				answer = txn.Find(&gang)
 			} else {
 				answer = txn.Place(&gang)
-				answer.PodSets = told(answer)
+				answer.PodSets = shown(answer)
 			}
 			txn.Rollback()
-			lives[run] = append(lives[run], fmt.Sprint(told(answer), answer.Refusal))
+			lives[run] = append(lives[run], fmt.Sprint(shown(answer), answer.Refusal))
 			if !answer.Fits {
 				continue
 			}
