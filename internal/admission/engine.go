@@ -76,8 +76,9 @@ const (
 //	counter                counts                            makes void
 //	decision               decisions                         marks, queueingHint, preemptible, nominalNeeds: time has passed
 //	demandChanges          classes that came or went         queueingHint
-//	nodeChanges            decisions, lasting changes of     placements that were tried, immovable, vainSearches
+//	nodeChanges            decisions, lasting changes of     placements that were tried, and refusals, immovable, vainSearches
 //	                       what is on nodes
+//	flavorChanges          flavors that were described anew  requests for nodes
 //	phaseChanges           workloads that went to another    vainSearches, played, nominalNeeds
 //	                       phase
 //	tree.version           changes of usage, reservations    entries of the round, queueingHint, a search for backfill,
@@ -153,6 +154,7 @@ type Engine struct {
 	treesMade     uint64
 	demandChanges uint64
 	nodeChanges   uint64
+	flavorChanges uint64
 	phaseChanges  uint64
 	searches      uint64 // numbers searches for victims under fair sharing
 	searchSteps   uint64 // counts those searches and the victims of all

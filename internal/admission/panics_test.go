@@ -23,6 +23,8 @@ func (p *brokenPlacer) Place(r PlaceRequest) (any, *Refusal) {
 	return p.testPlacer.Place(r)
 }
 
+func (p *brokenPlacer) Find(r PlaceRequest) (any, *Refusal) { return p.Place(r) }
+
 // A panic while one workload is evaluated concerns that one alone: it waits as misconfigured, nothing of
 // it is left behind, and the others are decided as if it could not be admitted.
 func TestPanicConcernsOneWorkload(t *testing.T) {

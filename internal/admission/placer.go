@@ -10,6 +10,8 @@ type Placer interface {
 	// It never uses what is held already. A nil Refusal means success, and the first value then goes
 	// into the plan untouched.
 	Place(PlaceRequest) (placement any, refusal *Refusal)
+	// Find is Place in a what-if that is rolled back next, and so need not hold what it finds.
+	Find(PlaceRequest) (placement any, refusal *Refusal)
 	// Hold notes that a workload occupies a placement, even if that overcommits a card: so it is with
 	// workloads found running, and with nominated ones while their victims are still leaving. Holding again
 	// replaces; nil places nothing.
@@ -31,8 +33,8 @@ type Placer interface {
 // PlaceRequest asks for nodes for all of a workload's pods that are to be placed now; it may be none.
 type PlaceRequest struct {
 	Workload   Key
-	PodSets    []PlacePodSet
-	AvoidNodes []string // no pod may be on one of these
+	PodSets    []PlacePodSet // nobody changes them from here on: those who ask for the same may share them
+	AvoidNodes []string      // no pod may be on one of these
 }
 
 // PlacePodSet is a pod set with the flavors quota gave it.
@@ -51,8 +53,42 @@ type Refusal struct {
 	NeverFits bool
 }
 
+// sharedRequest is what was asked for a workload of a request shape last. Most ask again for the same, and what the nodes
+// refused one they refuse the others, as long as nothing changes on them.
+type sharedRequest struct {
+	counts  []int32
+	flavors [][]int32
+	as      uint64 // Engine.flavorChanges as of which it holds
+	podSets []PlacePodSet
+	onNodes uint64 // Engine.nodeChanges when that was refused; 0: it was not
+	refusal *Refusal
+}
+
+// requestOf is what to ask the Placer for an assignment, shared with others of its shape; nil where its queue asks in a way of
+// its own.
+func (e *Engine) requestOf(a *assignment) *sharedRequest {
+	if len(a.w.queue.spec.DelayedPlacement)+len(e.advanceNodes) > 0 {
+		return nil
+	}
+	last := &a.shape.request
+	if last.as != e.flavorChanges || !slices.Equal(last.counts, a.counts) || !slices.EqualFunc(last.flavors, a.podSetFlavors(), slices.Equal) {
+		*last = sharedRequest{counts: slices.Clone(a.counts), flavors: make([][]int32, len(a.shape.podSets)), as: e.flavorChanges, podSets: e.podSetsToPlace(a)}
+		for i := range last.flavors {
+			last.flavors[i] = slices.Clone(a.flavors[i])
+		}
+	}
+	return last
+}
+
 func (e *Engine) placeRequest(a *assignment) PlaceRequest {
-	req := PlaceRequest{Workload: a.w.spec.Key, PodSets: make([]PlacePodSet, 0, len(a.shape.podSets)), AvoidNodes: e.avoidNodes(a.w)}
+	if shared := e.requestOf(a); shared != nil {
+		return PlaceRequest{Workload: a.w.spec.Key, PodSets: shared.podSets}
+	}
+	return PlaceRequest{Workload: a.w.spec.Key, PodSets: e.podSetsToPlace(a), AvoidNodes: e.avoidNodes(a.w)}
+}
+
+func (e *Engine) podSetsToPlace(a *assignment) []PlacePodSet {
+	podSets := make([]PlacePodSet, 0, len(a.shape.podSets))
 	for i := range a.shape.podSets {
 		if a.shape.podSets[i].Elsewhere {
 			continue
@@ -69,22 +105,28 @@ func (e *Engine) placeRequest(a *assignment) PlaceRequest {
 			}
 		}
 		if !later {
-			req.PodSets = append(req.PodSets, ps)
+			podSets = append(podSets, ps)
 		}
 	}
-	return req
+	return podSets
 }
 
 // tryPlace asks the Placer without holding what it finds.
 func (e *Engine) tryPlace(a *assignment) bool {
-	asTheyAre := e.tx.NodesAsTheyAre()
+	asTheyAre, shared := e.tx.NodesAsTheyAre(), e.requestOf(a)
+	a.onNodes = 0
+	if asTheyAre && shared != nil && shared.onNodes == e.nodeChanges {
+		a.failed = shared.refusal
+		return false
+	}
 	mark := e.tx.Checkpoint()
 	e.tx.ChangeNodes()
-	placed, refusal := e.opts.Placer.Place(e.placeRequest(a))
+	placed, refusal := e.opts.Placer.Find(e.placeRequest(a))
 	e.tx.Rollback(mark)
-	a.onNodes = 0
 	if refusal != nil {
-		a.failed = refusal
+		if a.failed = refusal; asTheyAre && shared != nil {
+			shared.onNodes, shared.refusal = e.nodeChanges, refusal
+		}
 		return false
 	}
 	if a.placed, a.failed = placed, nil; asTheyAre {
@@ -140,7 +182,7 @@ func (e *Engine) findPlacement(a *assignment) bool {
 			first = a.failed
 		}
 		fl := a.flavorOf(a.failed.PodSet)
-		if fl < 0 || len(a.avoid) > len(e.flavors) {
+		if fl < 0 || len(a.avoid) > len(e.flavors) || !a.w.queue.choice {
 			break
 		}
 		a.avoid = append(a.avoid, fl)
@@ -149,8 +191,10 @@ func (e *Engine) findPlacement(a *assignment) bool {
 			break
 		}
 	}
-	a.avoid = a.avoid[:0]
-	e.assign(a)
+	if len(a.avoid) > 0 {
+		a.avoid = a.avoid[:0]
+		e.assign(a)
+	}
 	if a.mode == fit && e.placeableLater(a) {
 		a.mode, a.failed = deferred, first
 		return true

@@ -170,6 +170,8 @@ func (p *testPlacer) Place(r PlaceRequest) (any, *Refusal) {
 	return placed, nil
 }
 
+func (p *testPlacer) Find(r PlaceRequest) (any, *Refusal) { return p.Place(r) }
+
 func (p *testPlacer) placePods(ps PlacePodSet, per int, free map[string]int, placed testPlacement) *Refusal {
 	var nodes []string
 	for _, n := range slices.Sorted(maps.Keys(p.nodes)) {

@@ -184,6 +184,7 @@ func (e *Engine) changeFlavor(spec Flavor, exists bool) {
 	}
 	f.spec, f.exists = spec, exists
 	f.version++
+	e.flavorChanges++
 	e.capacityChanged()
 	for _, q := range e.queues { // requeueing is per queue; the order does not matter
 		if q.usesFlavor(i) {

@@ -16,6 +16,7 @@ type requestShape struct {
 	shrinks  bool           // some pod set has a smaller minimum
 	simple   bool           // one pod set that asks for one resource, pods not counted
 	last     sharedPodSets
+	request  sharedRequest
 	accepts  []flavorVerdict // by flavor: is it allowed for each pod set group
 }
 

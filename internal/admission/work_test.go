@@ -237,6 +237,8 @@ func (p *countingPlacer) Place(r PlaceRequest) (any, *Refusal) {
 	return p.testPlacer.Place(r)
 }
 
+func (p *countingPlacer) Find(r PlaceRequest) (any, *Refusal) { return p.Place(r) }
+
 // Nodes are looked for once: what an evaluation found is what the admission holds.
 func TestNodesAreSoughtOnce(t *testing.T) {
 	e, p := onFourNodes(nil)

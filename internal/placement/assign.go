@@ -57,9 +57,17 @@ func (e *Engine) Release(key string) {
 	if h := e.pods[key]; h != nil && !h.bound {
 		e.remove(h)
 	}
-	for _, h := range slices.Clone(e.gangs[key]) {
-		if h.placeholder {
+	e.dropPlaceholders(key)
+}
+
+// dropPlaceholders takes what is reserved for a gang's pods to come off its nodes, in the order of keys.
+func (e *Engine) dropPlaceholders(gang string) {
+	g := e.gangs[gang]
+	for i := 0; g != nil && i < len(g.holdings); {
+		if h := g.holdings[i]; h.placeholder {
 			e.remove(h)
+		} else {
+			i++
 		}
 	}
 }
@@ -81,7 +89,7 @@ func (e *Engine) reserved(pod *Pod) bool {
 	if pod.Gang == "" {
 		return false
 	}
-	for _, h := range e.gangs[pod.Gang] {
+	for _, h := range e.gangOf(pod.Gang) {
 		if h.placeholder && h.pod.PodSet == pod.PodSet {
 			return true
 		}
@@ -96,7 +104,7 @@ func (e *Engine) placeholderFor(pod *Pod, nodeName string, grants []Grant) *hold
 		return nil
 	}
 	var first *holding
-	for _, h := range e.gangs[pod.Gang] {
+	for _, h := range e.gangOf(pod.Gang) {
 		if !h.placeholder || h.node.name != nodeName || h.pod.PodSet != pod.PodSet {
 			continue
 		}

@@ -301,7 +301,7 @@ func (m *mover) clear(c *clearing) {
 		}
 	}
 	for _, unit := range c.units {
-		if gang := m.e.gangs[unit]; len(gang) > 0 {
+		if gang := m.e.gangOf(unit); len(gang) > 0 {
 			m.left[unit] = slices.Clone(gang)
 		}
 		for _, h := range m.left[unit] {
@@ -375,12 +375,13 @@ func (m *mover) answer() Answer {
 	for i := range m.gang.PodSets {
 		set := &m.gang.PodSets[i]
 		var holds []*holding
-		for _, h := range m.e.gangs[m.gang.Key] {
+		for _, h := range m.e.gangOf(m.gang.Key) {
 			if h.pod.PodSet == set.Name {
 				holds = append(holds, h)
 			}
 		}
-		a.PodSets = append(a.PodSets, PodSetAnswer{Name: set.Name, Count: set.Count, Fit: len(holds), Placed: placed(holds, nil)})
+		at, _ := placed(holds, nil)
+		a.PodSets = append(a.PodSets, PodSetAnswer{Name: set.Name, Count: set.Count, Fit: len(holds), Placed: at})
 	}
 	return a
 }

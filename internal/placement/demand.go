@@ -1,6 +1,10 @@
 package placement
 
-import "github.com/elastic-ai/elastic/internal/placement/policy"
+import (
+	"slices"
+
+	"github.com/elastic-ai/elastic/internal/placement/policy"
+)
 
 // demandTracker counts what the pods in the engine request. Scores use a snapshot of it, which is
 // renewed once as many pods came and went as half of those it counted: scores stay comparable in
@@ -16,13 +20,15 @@ type demandTracker struct {
 	moved    int        // pods that came and went since
 	priced   int        // moved when prices were last looked at
 	measured []measured // by position of the node
+	upTo     int        // changes of nodes that were measured, counted from the first
 	usable   []*policy.Capacity
 }
 
 // measured is the free capacity of a node, as it was then.
 type measured struct {
-	of  *policy.Demand
-	rev uint64
+	of     *policy.Demand
+	rev    uint64
+	usable bool
 	policy.Capacity
 }
 
@@ -94,22 +100,45 @@ func (d *demandTracker) snapshot() {
 // reprice looks at how scarce capacity for large pods has become, a few times between snapshots.
 func (d *demandTracker) reprice(e *Engine) bool {
 	d.priced = d.moved
-	for len(d.measured) < len(e.nodes) {
-		d.measured = append(d.measured, measured{})
-	}
-	d.usable = d.usable[:0]
-	for pos, n := range e.nodes {
-		if n == nil || !n.known || n.desc.Unschedulable {
-			continue
+	if all := len(d.measured) < len(e.nodes) || d.upTo < e.base || len(d.usable) == 0 || d.measured[0].of != d.now; all {
+		d.measured = slices.Grow(d.measured, len(e.nodes)-len(d.measured))[:len(e.nodes)]
+		for pos := range e.nodes {
+			d.measure(e, int32(pos))
 		}
-		r := &d.measured[pos]
-		if r.of != d.now || r.rev != n.rev {
-			r.of, r.rev = d.now, n.rev
-			d.now.Measure(&n.view, &r.Capacity)
+		d.listUsable()
+	} else {
+		relist := false
+		for _, pos := range e.changes[d.upTo-e.base:] {
+			relist = d.measure(e, pos) || relist
 		}
-		d.usable = append(d.usable, &r.Capacity)
+		if relist {
+			d.listUsable()
+		}
 	}
+	d.upTo = e.base + len(e.changes)
 	return d.now.Reprice(d.usable)
+}
+
+// measure a node, and say whether it counts by now or counted until now.
+func (d *demandTracker) measure(e *Engine, pos int32) bool {
+	n, r := e.nodes[pos], &d.measured[pos]
+	was := r.usable
+	r.usable = n != nil && n.known && !n.desc.Unschedulable
+	if r.usable && (r.of != d.now || r.rev != n.rev) {
+		r.rev = n.rev
+		d.now.Measure(&n.view, &r.Capacity)
+	}
+	r.of = d.now
+	return was != r.usable
+}
+
+func (d *demandTracker) listUsable() {
+	d.usable = d.usable[:0]
+	for pos := range d.measured {
+		if r := &d.measured[pos]; r.usable {
+			d.usable = append(d.usable, &r.Capacity)
+		}
+	}
 }
 
 // ask sums a shape up as one kind of demand: a pod with unlike containers counts as its largest piece,

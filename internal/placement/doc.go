@@ -39,6 +39,7 @@
 //	gang.go             Place
 //	topology.go         domains and how pods are distributed over them; topology_balanced.go does so evenly
 //	request_shape.go    requests, compiled; score_index.go is the index of a shape
+//	node_state.go       what scores go by, as a hash: nodes that are alike are scored once
 //	card_picker.go      which cards of a node
 //	demand.go           what pods usually request, for policies that look ahead
 //	refusal.go          reasons

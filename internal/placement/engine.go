@@ -49,8 +49,8 @@ type Engine struct {
 	models    map[string]int32
 	named     map[int32]string
 
-	pods   map[string]*holding
-	gangs  map[string][]*holding // by gang, sorted by key: its pods, and placeholders no pod has taken yet
+	pods   map[string]*holding // without placeholders, which nobody asks for by key
+	gangs  map[string]*gang
 	shapes map[uint64][]*shape
 	// indexed request shapes have scores of all nodes; the least recently used is dropped when there are too many.
 	indexed []*shape
@@ -83,6 +83,9 @@ type node struct {
 	desc     Node
 	gen      uint64 // of its description, not of its usage; no two descriptions of any nodes have the same
 	rev      uint64 // changes with both
+	sort     uint64 // hash of what the description says of resources and cards
+	state    uint64 // hash of that and of what is left of them ...
+	stateAt  uint64 // ... when rev was this
 	view     policy.Node
 	holdings []*holding
 }
@@ -93,12 +96,21 @@ type holding struct {
 	pod   Pod
 	shape *shape
 	node  *node
-	at    int // position in node.holdings
+	at    int   // position in node.holdings
+	gang  *gang // while it is on its node
 	takes []take
+	gen   uint64 // of the node, when the takes were found
 	bound bool
-	// placeholder: reserved for a gang's pod that is not known yet.
+	// placeholder: reserved for a gang's pod that is not known yet, the one with this number in its set.
 	placeholder bool
+	number      int
 	until       time.Time
+}
+
+// gang is what there is of one, sorted by key: its pods, and placeholders no pod has taken yet.
+type gang struct {
+	holdings []*holding
+	one      [1]*holding // most have one
 }
 
 // take is a piece of one card.
@@ -126,7 +138,7 @@ func New(opts Options) (*Engine, error) {
 		models:    map[string]int32{},
 		named:     map[int32]string{},
 		pods:      map[string]*holding{},
-		gangs:     map[string][]*holding{},
+		gangs:     map[string]*gang{},
 		unhealthy: map[*node]bool{},
 		shapes:    map[uint64][]*shape{},
 		trees:     map[string]*tree{},
@@ -217,6 +229,7 @@ func (e *Engine) rebuild(n *node) {
 			}
 		}
 	}
+	n.sort = n.sortOf()
 	for _, h := range n.holdings {
 		e.resolve(h)
 		h.charge(v, 1)
@@ -320,7 +333,7 @@ func (e *Engine) touch(n *node) {
 }
 
 func (e *Engine) newHolding(pod *Pod, s *shape, n *node) *holding {
-	return &holding{key: pod.Key, pod: *pod, shape: s, node: n}
+	return &holding{key: pod.Key, pod: *pod, shape: s, node: n, gen: n.gen}
 }
 
 // add a holding to its node, its gang and the journal.
@@ -329,7 +342,9 @@ func (e *Engine) add(h *holding) {
 	h.at = len(h.node.holdings)
 	h.node.holdings = append(h.node.holdings, h)
 	h.charge(&h.node.view, 1)
-	e.pods[h.key] = h
+	if !h.placeholder {
+		e.pods[h.key] = h
+	}
 	h.shape.refs++
 	if h.pod.Gang != "" {
 		e.joinGang(h)
@@ -347,7 +362,9 @@ func (e *Engine) remove(h *holding) {
 	list[last] = nil
 	h.node.holdings = list[:last]
 	h.charge(&h.node.view, -1)
-	delete(e.pods, h.key)
+	if !h.placeholder {
+		delete(e.pods, h.key)
+	}
 	h.shape.refs--
 	if h.pod.Gang != "" {
 		e.leaveGang(h)
@@ -359,19 +376,36 @@ func (e *Engine) remove(h *holding) {
 
 // joinGang inserts by key, so that which placeholder a pod takes does not depend on history.
 func (e *Engine) joinGang(h *holding) {
-	all := e.gangs[h.pod.Gang]
-	i, _ := slices.BinarySearchFunc(all, h.key, func(o *holding, key string) int { return strings.Compare(o.key, key) })
-	e.gangs[h.pod.Gang] = slices.Insert(all, i, h)
+	g := e.gangs[h.pod.Gang]
+	if g == nil {
+		g = &gang{}
+		g.holdings = g.one[:0]
+		e.gangs[h.pod.Gang] = g
+	}
+	g.holdings = slices.Insert(g.holdings, g.find(h), h)
+	h.gang = g
 }
 
 func (e *Engine) leaveGang(h *holding) {
-	all := e.gangs[h.pod.Gang]
-	i, _ := slices.BinarySearchFunc(all, h.key, func(o *holding, key string) int { return strings.Compare(o.key, key) })
-	if all = slices.Delete(all, i, i+1); len(all) == 0 {
+	g, i := h.gang, h.gang.find(h)
+	h.gang = nil
+	if g.holdings = slices.Delete(g.holdings, i, i+1); len(g.holdings) == 0 {
 		delete(e.gangs, h.pod.Gang)
-	} else {
-		e.gangs[h.pod.Gang] = all
 	}
+}
+
+// find is where a holding is, or would be.
+func (g *gang) find(h *holding) int {
+	i, _ := slices.BinarySearchFunc(g.holdings, h.key, func(o *holding, key string) int { return strings.Compare(o.key, key) })
+	return i
+}
+
+// gangOf is what there is of a gang; it changes as they come and go.
+func (e *Engine) gangOf(key string) []*holding {
+	if g := e.gangs[key]; g != nil {
+		return g.holdings
+	}
+	return nil
 }
 
 func (e *Engine) note(h *holding, added bool) {

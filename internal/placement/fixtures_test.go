@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -79,4 +80,13 @@ func status(t testing.TB, e *Engine, node string) NodeStatus {
 		t.Fatalf("node %s is not known", node)
 	}
 	return s
+}
+
+// shown is what an answer says of pod sets, without what it keeps for itself.
+func shown(a Answer) []PodSetAnswer {
+	sets := slices.Clone(a.PodSets)
+	for i := range sets {
+		sets[i].holds = nil
+	}
+	return sets
 }

@@ -9,29 +9,36 @@ import (
 
 // Place reserves placements for all pods of the gang within the transaction, or changes nothing and
 // says how many fit.
-func (t *Txn) Place(g *Gang) Answer {
-	e := t.e
+func (t *Txn) Place(g *Gang) Answer { return t.e.placeGang(g, true) }
+
+// Find is Place in a transaction that is rolled back next: nothing comes after the gang's last pod, which so need not be
+// put on its node and taken off again.
+func (t *Txn) Find(g *Gang) Answer { return t.e.placeGang(g, false) }
+
+func (e *Engine) placeGang(g *Gang, holdLast bool) Answer {
 	mark := len(e.journal)
-	answer := Answer{Fits: true, PodSets: make([]PodSetAnswer, 0, len(g.PodSets))}
+	answer := Answer{Fits: true, PodSets: make([]PodSetAnswer, len(g.PodSets))}
 	total, fit := 0, 0
 	for i := range g.PodSets {
-		set := &g.PodSets[i]
+		set, a := &g.PodSets[i], &answer.PodSets[i]
 		total += set.Count
-		answer.PodSets = append(answer.PodSets, PodSetAnswer{Name: set.Name, Count: set.Count})
+		a.Name, a.Count = set.Name, set.Count
 	}
-	done := make([]bool, len(g.PodSets))
+	var few [8]int
+	done := append(make([]bool, 0, len(few)), make([]bool, len(g.PodSets))...)
 	for i := range g.PodSets {
 		if done[i] {
 			continue
 		}
-		members := g.together(i)
-		holds, refusal := e.placeMembers(g, members)
+		members := g.together(i, few[:0])
+		holds, refusal := e.placeMembers(g, members, holdLast || i < len(g.PodSets)-1)
 		for k, m := range members {
 			done[m] = true
 			if k < len(holds) {
 				fit += len(holds[k])
-				answer.PodSets[m].Fit = len(holds[k])
-				answer.PodSets[m].Placed = placed(holds[k], e.levels(g.PodSets[m].Topology))
+				a := &answer.PodSets[m]
+				a.Fit = len(holds[k])
+				a.Placed, a.holds = placed(holds[k], e.levels(g.PodSets[m].Topology))
 			}
 		}
 		if refusal != nil {
@@ -47,15 +54,15 @@ func (t *Txn) Place(g *Gang) Answer {
 	if !answer.Fits {
 		e.undo(mark)
 		for i := range answer.PodSets {
-			answer.PodSets[i].Placed = nil
+			answer.PodSets[i].Placed, answer.PodSets[i].holds = nil, nil
 		}
 	}
 	return answer
 }
 
 // together are the sets that must share a domain with set i: itself and the others of its group.
-func (g *Gang) together(i int) []int {
-	members := []int{i}
+func (g *Gang) together(i int, members []int) []int {
+	members = append(members, i)
 	if t := g.PodSets[i].Topology; t != nil && t.Group != "" {
 		for j := i + 1; j < len(g.PodSets); j++ {
 			if other := g.PodSets[j].Topology; other != nil && other.Group == t.Group {
@@ -66,18 +73,19 @@ func (g *Gang) together(i int) []int {
 	return members
 }
 
-func (e *Engine) placeMembers(g *Gang, members []int) ([][]*holding, *Refusal) {
-	sets := make([]*PodSet, len(members))
-	for k, m := range members {
-		sets[k] = &g.PodSets[m]
-	}
-	if sets[0].Topology != nil {
+func (e *Engine) placeMembers(g *Gang, members []int, holdLast bool) ([][]*holding, *Refusal) {
+	set := &g.PodSets[members[0]]
+	if set.Topology != nil {
+		sets := make([]*PodSet, len(members))
+		for k, m := range members {
+			sets[k] = &g.PodSets[m]
+		}
 		return e.placeInTopology(g, sets)
 	}
-	if refusal := cmp.Or(e.tooMany(sets[0]), e.fewer(sets[0])); refusal != nil {
+	if refusal := cmp.Or(e.tooMany(set), e.fewer(set)); refusal != nil {
 		return nil, refusal
 	}
-	holds, refusal := e.placeFrom(g, sets[0], nil, 0)
+	holds, refusal := e.placeFrom(g, set, nil, 0, holdLast)
 	return [][]*holding{holds}, refusal
 }
 
@@ -147,18 +155,21 @@ func (e *Engine) levels(t *TopologyRequest) []string {
 }
 
 // placeFrom reserves for the pods of a set one after the other, as many as fit, anywhere or within some
-// nodes. They are numbered from first.
-func (e *Engine) placeFrom(g *Gang, set *PodSet, within []int32, first int) ([]*holding, *Refusal) {
+// nodes. They are numbered from first. The last is held only where that is asked for.
+func (e *Engine) placeFrom(g *Gang, set *PodSet, within []int32, first int, holdLast bool) ([]*holding, *Refusal) {
 	pod := set.Pod
 	pod.Gang, pod.PodSet = g.Key, set.Name
 	s, err := e.shapeOf(&pod)
 	if err != nil {
 		return nil, &Refusal{Detail: err.Error()}
 	}
-	var holds []*holding
+	holds := make([]*holding, 0, min(set.Count, uncounted))
 	for i := range set.Count {
 		pod.Key = placeholderKey(g.Key, set.Name, first+i)
-		salt := e.salt(pod.Key)
+		salt := uint64(0)
+		if s.drawsLots {
+			salt = e.salt(pod.Key)
+		}
 		var n *node
 		if within == nil {
 			n = e.best(s, salt)
@@ -168,7 +179,12 @@ func (e *Engine) placeFrom(g *Gang, set *PodSet, within []int32, first int) ([]*
 		if n == nil {
 			return holds, e.refuse(s, within)
 		}
-		holds = append(holds, e.hold(&pod, s, n, salt))
+		h := e.placeholder(&pod, s, n, salt)
+		h.number = first + i
+		holds = append(holds, h)
+		if holdLast || i < set.Count-1 {
+			e.add(h)
+		}
 	}
 	return holds, nil
 }
@@ -179,15 +195,14 @@ func placeholderKey(gang, set string, i int) string {
 	return gang + "[" + set + "/" + "0000"[min(len(number), 4):] + number + "]"
 }
 
-// hold reserves for a gang's pod on a node that is known to fit.
-func (e *Engine) hold(pod *Pod, s *shape, n *node, salt uint64) *holding {
+// placeholder is what to hold for a gang's pod on a node that is known to fit.
+func (e *Engine) placeholder(pod *Pod, s *shape, n *node, salt uint64) *holding {
 	if reason := e.pick.run(e, s, n, salt); reason != Fits {
 		panic("placement: index says that " + n.name + " fits, picking cards says: " + reason.String())
 	}
 	h := e.newHolding(pod, s, n)
 	h.placeholder = true
 	h.takes = e.pick.takes()
-	e.add(h)
 	return h
 }
 
@@ -208,13 +223,13 @@ func (e *Engine) bestWithin(s *shape, within []int32) *node {
 	return e.nodes[best]
 }
 
-// placed groups holdings by node, in the order of node names.
-func placed(holds []*holding, levels []string) []Placed {
+// placed groups holdings by node, in the order of node names, and sorts them so.
+func placed(holds []*holding, levels []string) ([]Placed, []*holding) {
 	if len(holds) > 1 {
 		holds = slices.Clone(holds)
 		slices.SortStableFunc(holds, func(a, b *holding) int { return strings.Compare(a.node.name, b.node.name) })
 	}
-	out := make([]Placed, 0, len(holds))
+	out := make([]Placed, 0, min(len(holds), 8))
 	for _, h := range holds {
 		if len(out) == 0 || out[len(out)-1].Node != h.node.name {
 			p := Placed{Node: h.node.name}
@@ -227,5 +242,5 @@ func placed(holds []*holding, levels []string) []Placed {
 		p.Count++
 		p.Cards = append(p.Cards, h.grants())
 	}
-	return out
+	return out, holds
 }

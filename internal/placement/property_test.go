@@ -114,7 +114,7 @@ func do(e *Engine, a *act, nodes []Node) string {
 		} else {
 			txn.Rollback()
 		}
-		return fmt.Sprint(answer.Fits, answer.PodSets, answer.Refusal)
+		return fmt.Sprint(answer.Fits, shown(answer), answer.Refusal)
 	case "health":
 		if s, ok := e.NodeStatus(name); ok && len(s.Cards) > 0 && s.Known {
 			c := s.Cards[a.n%len(s.Cards)].Card
@@ -138,10 +138,10 @@ func do(e *Engine, a *act, nodes []Node) string {
 		if a.commit && answer.Fits {
 			txn.Commit(time.Time{})
 		}
-		return fmt.Sprint(answer.Fits, answer.PodSets, answer.Refusal)
+		return fmt.Sprint(answer.Fits, shown(answer), answer.Refusal)
 	case "defragment":
 		m, to, err := e.Defragment(twoOf(&a.pod), DefragmentOptions{Most: 3})
-		return fmt.Sprint(m, to.PodSets, err)
+		return fmt.Sprint(m, shown(to), err)
 	}
 	return ""
 }
@@ -289,7 +289,7 @@ func answers(e *Engine, pod *Pod) string {
 	txn := e.Begin()
 	answer := txn.Place(&Gang{Key: "ns/probe", PodSets: []PodSet{{Name: "s", Count: 3, Pod: *pod, Topology: &TopologyRequest{Topology: "default", Mode: Preferred, Level: "rack"}}}})
 	txn.Rollback()
-	return fmt.Sprint(verdicts, scores, best, err, answer.Fits, answer.PodSets, answer.Refusal)
+	return fmt.Sprint(verdicts, scores, best, err, answer.Fits, shown(answer), answer.Refusal)
 }
 
 func TestSameEventsSameAnswers(t *testing.T) {
@@ -334,7 +334,7 @@ func TestFewerIsWhatPlacingComesTo(t *testing.T) {
 		foreseen := e.fewer(&set)
 		txn := e.Begin()
 		defer txn.Rollback()
-		holds, refused := e.placeFrom(&Gang{Key: "ns/g"}, &set, nil, 0)
+		holds, refused := e.placeFrom(&Gang{Key: "ns/g"}, &set, nil, 0, true)
 		if foreseen == nil {
 			if s, err := e.shapeOf(&set.Pod); err == nil && s.countable && refused != nil && len(e.unhealthy) == 0 {
 				t.Fatalf("not foreseen: %v", refused)
@@ -348,6 +348,79 @@ func TestFewerIsWhatPlacingComesTo(t *testing.T) {
 		refused.Fit, refused.Count, foreseen.Count = len(holds), set.Count, set.Count
 		if foreseen.Error() != refused.Error() || foreseen.RetryOn != refused.RetryOn {
 			t.Fatalf("foreseen %v (%v)\nplacing  %v (%v)", foreseen, foreseen.RetryOn, refused, refused.RetryOn)
+		}
+	})
+}
+
+// What was found and is held is what was placed, and what is held of an answer that was only written down: once more, after
+// its nodes were described anew, and after all was taken back.
+func TestHoldingWhatWasFound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		opts, nodes, acts := drawWorld(t)
+		gang := Gang{Key: "ns/found", PodSets: []PodSet{
+			{Name: "s", Count: rapid.IntRange(1, 4).Draw(t, "pods"), Pod: drawPod(t, "")},
+			{Name: "s-2", Count: rapid.IntRange(1, 3).Draw(t, "pods"), Pod: drawPod(t, "")},
+		}}
+		next := rapid.SliceOfN(rapid.SampledFrom([]string{"hold", "what-if", "release", "describe", "act"}), 1, 6).Draw(t, "next")
+		later := drawActs(t)
+		var lives [2][]string
+		for run := range lives {
+			e, err := New(opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range acts {
+				do(e, &acts[i], nodes)
+			}
+			txn := e.Begin()
+			var answer Answer
+			if run == 0 {
+				answer = txn.Find(&gang)
+			} else {
+				answer = txn.Place(&gang)
+				answer.PodSets = shown(answer)
+			}
+			txn.Rollback()
+			lives[run] = append(lives[run], fmt.Sprint(shown(answer), answer.Refusal))
+			if !answer.Fits {
+				continue
+			}
+			hold := func() *Txn {
+				txn := e.Begin()
+				if err := txn.Hold(&gang, &answer); err != nil {
+					t.Fatal(err)
+				}
+				return txn
+			}
+			for i, what := range slices.Concat([]string{"hold"}, next) {
+				switch what {
+				case "hold":
+					hold().Commit(time.Time{})
+				case "what-if":
+					hold().Rollback()
+				case "release":
+					e.Release(gang.Key)
+				case "describe":
+					n := nodes[i%len(nodes)]
+					n.Cards = slices.Clone(n.Cards)
+					for c := range n.Cards {
+						n.Cards[c].TFLOPS = 77
+					}
+					_ = e.Apply(NodeChanged{n})
+				case "act":
+					do(e, &later[i%len(later)], nodes)
+				}
+				nodes := e.Status()
+				for _, n := range nodes {
+					for _, c := range n.Cards { // containers of a pod are listed as their cards were chosen
+						slices.SortFunc(c.Allocations, func(a, b CardAllocation) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+					}
+				}
+				lives[run] = append(lives[run], fmt.Sprint(what, nodes, e.demand.now.Classes, e.demand.moved))
+			}
+		}
+		if !slices.Equal(lives[0], lives[1]) {
+			t.Fatalf("held as found\n%s\nheld as written down\n%s", strings.Join(lives[0], "\n"), strings.Join(lives[1], "\n"))
 		}
 	})
 }

@@ -12,16 +12,18 @@ import (
 
 // shape is a request shape: what a pod requests, without its identity. Pods of one shape share scores.
 type shape struct {
-	pod     Pod // the request parts of the first pod of this shape
-	request policy.Request
-	needs   []need
-	units   []unit // one per card, the largest first
-	policy  policy.Policy
-	alone   bool // one container has cards, and each card is scored by itself
+	pod       Pod // the request parts of the first pod of this shape
+	request   policy.Request
+	needs     []need
+	units     []unit // one per card, the largest first
+	policy    policy.Policy
+	drawsLots bool // among equals
+	alone     bool // one container has cards, and each card is scored by itself
 	// countable: whole cards or none, so that as many pods fit on a node whichever cards they get.
 	countable bool
 	hash      uint64
-	refs      int // holdings of this shape
+	refs      int  // holdings of this shape
+	unlearned bool // another stands for its pods, should they come again
 	asked     uint64
 	index     index
 }
@@ -75,7 +77,7 @@ func (e *Engine) shapeOf(pod *Pod) (*shape, error) {
 	return s, nil
 }
 
-// mostIndexed shapes have an index: some 30 bytes a node would be too much for every shape ever met.
+// mostIndexed shapes have an index: some 60 bytes a node would be too much for every shape ever met.
 const mostIndexed = 512
 
 // remember that the shape is used, and drop the index of the least recently used one.
@@ -106,6 +108,7 @@ func (e *Engine) unlearn(s *shape) {
 	if s.refs > 0 || s.index.built || len(e.marks) > 0 {
 		return
 	}
+	s.unlearned = true
 	e.shapes[s.hash] = slices.DeleteFunc(e.shapes[s.hash], func(other *shape) bool { return other == s })
 	if len(e.shapes[s.hash]) == 0 {
 		delete(e.shapes, s.hash)
@@ -192,6 +195,7 @@ func (s *shape) finish() {
 	}
 	r.Linked = r.Cards > 1
 	s.countable = whole && len(s.needs) <= 1
+	s.drawsLots = s.policy.Node.Shuffles() || s.policy.Card.Shuffles()
 	s.alone = len(s.needs) == 1 && !s.policy.Card.ReadsOtherCards()
 }
 

@@ -17,6 +17,7 @@ type index struct {
 	caps    []int32  // how many pods fit at once; 0 where not counted yet
 	full    []Reason // where they are counted: why no more do
 	tree    []int32  // positions; the root is tree[1], leaves start at len/2
+	known   []remembered
 }
 
 var noScore = math.Inf(-1)
@@ -98,12 +99,24 @@ func (e *Engine) rescore(s *shape, pos int32) {
 		reason = NodeUnknown
 	}
 	if reason == Fits {
-		reason = e.pick.run(e, s, n, 0)
+		reason, x.scores[pos] = e.score(s, n)
 	}
 	x.setReason(pos, reason)
-	if reason == Fits {
-		x.scores[pos] = s.policy.Node.NodeScore(&e.pick.c)
+}
+
+// score of a node that takes the shape's pods by its labels and taints, or why it does not.
+func (e *Engine) score(s *shape, n *node) (Reason, float64) {
+	state := n.stateOf()
+	was := s.index.recall(state, len(e.nodes))
+	if was.state == state && was.demand == s.index.demand {
+		return was.reason, was.score
 	}
+	reason, score := e.pick.run(e, s, n, 0), noScore
+	if reason == Fits {
+		score = s.policy.Node.NodeScore(&e.pick.c)
+	}
+	*was = remembered{state, s.index.demand, score, reason}
+	return reason, score
 }
 
 func (x *index) setReason(pos int32, reason Reason) {

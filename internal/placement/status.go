@@ -104,9 +104,11 @@ func (h *holding) status() PodStatus {
 }
 
 func (e *Engine) sortedHoldings() []*holding {
-	out := make([]*holding, 0, len(e.pods))
-	for _, h := range e.pods {
-		out = append(out, h)
+	var out []*holding
+	for _, n := range e.nodes {
+		if n != nil {
+			out = append(out, n.holdings...)
+		}
 	}
 	slices.SortFunc(out, func(a, b *holding) int { return strings.Compare(a.key, b.key) })
 	return out

@@ -369,7 +369,7 @@ func (e *Engine) placeParts(g *Gang, set *PodSet, holds []*holding, parts []port
 	for _, part := range parts {
 		some := *set
 		some.Count = part.pods
-		placed, refusal := e.placeFrom(g, &some, part.at.positions, len(holds))
+		placed, refusal := e.placeFrom(g, &some, part.at.positions, len(holds), true)
 		if refusal != nil {
 			return nil, false
 		}

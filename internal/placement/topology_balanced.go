@@ -333,7 +333,7 @@ func (e *Engine) leaderDrops(g *Gang, leader *PodSet, s *shape, t *tree) map[*do
 			continue
 		}
 		mark := len(e.journal)
-		if holds, refusal := e.placeFrom(g, leader, d.positions, 0); refusal == nil && len(holds) == 1 {
+		if holds, refusal := e.placeFrom(g, leader, d.positions, 0, true); refusal == nil && len(holds) == 1 {
 			beside := 0
 			for _, pos := range d.positions {
 				beside += e.capacity(s, pos)
@@ -350,7 +350,7 @@ func (e *Engine) reserveBalanced(g *Gang, sets []*PodSet, main int, t *tree, por
 	mark := len(e.journal)
 	all := make([][]*holding, len(sets))
 	if len(sets) == 2 {
-		holds, refusal := e.placeFrom(g, sets[1-main], portions[0].at.hosts(nil), 0)
+		holds, refusal := e.placeFrom(g, sets[1-main], portions[0].at.hosts(nil), 0, true)
 		if refusal != nil {
 			e.undo(mark)
 			return nil

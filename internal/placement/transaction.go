@@ -32,7 +32,7 @@ func (t *Txn) Remove(key string) bool {
 
 // RemoveGang removes all pods and placeholders of a gang and returns how many there were.
 func (t *Txn) RemoveGang(key string) int {
-	all := slices.Clone(t.e.gangs[key])
+	all := slices.Clone(t.e.gangOf(key))
 	for _, h := range all {
 		t.e.remove(h)
 	}
@@ -44,14 +44,14 @@ func (t *Txn) RemoveGang(key string) int {
 // gang are dropped; each of its bound pods stands for one of the new ones.
 func (t *Txn) Hold(g *Gang, answer *Answer) error {
 	e := t.e
-	for _, h := range slices.Clone(e.gangs[g.Key]) {
-		if h.placeholder {
-			e.remove(h)
-		}
-	}
-	mark := len(e.journal)
+	e.dropPlaceholders(g.Key)
+	mark, alone := len(e.journal), len(e.gangOf(g.Key)) == 0
 	for i := range answer.PodSets {
 		a := &answer.PodSets[i]
+		if alone && e.holdable(g, a) {
+			e.holdAgain(g, a)
+			continue
+		}
 		at := slices.IndexFunc(g.PodSets, func(s PodSet) bool { return s.Name == a.Name })
 		if at < 0 {
 			e.undo(mark)
@@ -65,6 +65,31 @@ func (t *Txn) Hold(g *Gang, answer *Answer) error {
 	return nil
 }
 
+// holdable: the placeholders that were made for the answer are what to hold for it still.
+func (e *Engine) holdable(g *Gang, a *PodSetAnswer) bool {
+	for _, h := range a.holds {
+		if h.pod.Gang != g.Key || !e.has(h.node) || h.gen != h.node.gen || h.shape.unlearned {
+			return false
+		}
+	}
+	return len(a.holds) > 0
+}
+
+// has says that the node is one of this engine's: an answer may be another's.
+func (e *Engine) has(n *node) bool { return int(n.pos) < len(e.nodes) && e.nodes[n.pos] == n }
+
+// holdAgain holds placeholders that are on no node, numbered in the order of the answer.
+func (e *Engine) holdAgain(g *Gang, a *PodSetAnswer) {
+	for n, h := range a.holds {
+		if h.number != n {
+			other := *h // what was undone may yet come back as it was
+			other.number, other.key = n, placeholderKey(g.Key, a.Name, n)
+			h, a.holds[n] = &other, &other
+		}
+		e.add(h)
+	}
+}
+
 func (e *Engine) holdAnswer(g *Gang, set *PodSet, a *PodSetAnswer) error {
 	pod := set.Pod
 	pod.Gang, pod.PodSet = g.Key, set.Name
@@ -73,7 +98,7 @@ func (e *Engine) holdAnswer(g *Gang, set *PodSet, a *PodSetAnswer) error {
 		return err
 	}
 	here := map[string]int{} // pods of the set that are on a node already
-	for _, h := range e.gangs[g.Key] {
+	for _, h := range e.gangOf(g.Key) {
 		if !h.placeholder && h.pod.PodSet == set.Name {
 			here[h.node.name]++
 		}

@@ -81,8 +81,8 @@ func TestHoldPutsAReservationBack(t *testing.T) {
 			}
 		}
 	}
-	if free != 1 || len(again.pods) != 3 {
-		t.Fatalf("%d cards free and %d pods known, want 1 and 3", free, len(again.pods))
+	if free != 1 || len(again.sortedHoldings()) != 3 {
+		t.Fatalf("%d cards free and %d pods known, want 1 and 3", free, len(again.sortedHoldings()))
 	}
 	// Held beyond capacity: the new job already owns what the old one still uses.
 	txn = again.Begin()
@@ -128,8 +128,8 @@ func TestGangPodsTakeTheirPlaceholders(t *testing.T) {
 		assign(t, e, &pod, node)
 		assign(t, e, &pod, node) // asking again changes nothing
 	}
-	if len(e.pods) != 2 {
-		t.Fatalf("%d holdings, want the two pods alone", len(e.pods))
+	if n := len(e.sortedHoldings()); n != 2 {
+		t.Fatalf("%d holdings, want the two pods alone", n)
 	}
 	// A third pod has no reservation and goes where it likes.
 	extra := sharePod(t, "ns/g-2", 100)

@@ -167,6 +167,8 @@ type PodSetAnswer struct {
 	Placed []Placed
 	// Fit is how many of Count fit.
 	Fit, Count int
+	// holds are the placeholders of Placed, in its order: held again they need not be made again.
+	holds []*holding
 }
 
 // Answer to a gang.

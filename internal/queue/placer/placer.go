@@ -6,7 +6,7 @@
 // are bound. Pods of no workload count for themselves.
 //
 //	file                     what is there
-//	placer.go                Place, Hold, Remove, Checkpoint, Rollback
+//	placer.go                Place, Find, Hold, Remove, Checkpoint, Rollback
 //	watch_events.go          nodes, GPUs, pods and topologies into the engine
 //	reservations.go          what is reserved for workloads, and their bound pods
 //	leaving_pods.go          pods that are being deleted
@@ -60,9 +60,10 @@ type Placer struct {
 	// waiting are gangs with pods for which nothing could be reserved; outdated are those whose reservations may
 	// have gone to other pods.
 	waiting, outdated map[string]bool
-	known             map[*admission.PodSet]placement.Pod // pod sets that were asked for, which nobody changes
-	freed             bool                                // there may be capacity for those that wait
-	counted           int                                 // the what-if in which they are on nodes, from 1; 0: none
+	known             map[*admission.PodSet]placement.Pod           // pod sets that were asked for, which nobody changes
+	sets              map[*admission.PlacePodSet][]placement.PodSet // the same of requests, by their first pod set
+	freed             bool                                          // there may be capacity for those that wait
+	counted           int                                           // the what-if in which they are on nodes, from 1; 0: none
 }
 
 var _ admission.Placer = (*Placer)(nil)
@@ -102,12 +103,37 @@ func New(options Options) (*Placer, error) {
 		engine: engine, topologies: topologies, options: options,
 		nodes: inventory.NewNodes(describeNode), pods: map[string]bound{}, leaving: map[string]time.Time{}, released: map[string]time.Time{},
 		reservations: map[string]*reservation{}, followers: map[string]string{}, jobs: map[types.UID]owner{}, owned: map[string][]types.UID{}, affected: map[string]bool{}, asked: map[string]map[string]map[string]int64{},
-		waiting: map[string]bool{}, outdated: map[string]bool{}, known: map[*admission.PodSet]placement.Pod{},
+		waiting: map[string]bool{}, outdated: map[string]bool{}, known: map[*admission.PodSet]placement.Pod{}, sets: map[*admission.PlacePodSet][]placement.PodSet{},
 	}, nil
 }
 
 // Place reserves nodes and cards for all pods of a workload.
 func (p *Placer) Place(r admission.PlaceRequest) (any, *admission.Refusal) {
+	placed, refusal := p.place(r, func(gang *placement.Gang) placement.Answer {
+		txn := p.engine.Begin()
+		defer txn.Commit(time.Time{})
+		return txn.Place(gang)
+	})
+	if placed == nil {
+		return nil, refusal
+	}
+	if len(p.open) == 0 {
+		p.reserve(placed)
+	}
+	return placed, nil
+}
+
+// Find finds them in the what-if under way, which is rolled back next.
+func (p *Placer) Find(r admission.PlaceRequest) (any, *admission.Refusal) {
+	placed, refusal := p.place(r, p.open[len(p.open)-1].Find)
+	if placed == nil {
+		return nil, refusal
+	}
+	return placed, nil
+}
+
+// place asks the engine; without a refusal, nil means that quota alone decides.
+func (p *Placer) place(r admission.PlaceRequest, ask func(*placement.Gang) placement.Answer) (*reservation, *admission.Refusal) {
 	if p.quotaDecides(r) {
 		return nil, nil
 	}
@@ -116,17 +142,10 @@ func (p *Placer) Place(r admission.PlaceRequest) (any, *admission.Refusal) {
 		return nil, refusal
 	}
 	p.countWaiting(gang.Key)
-	txn := p.engine.Begin()
-	answer := txn.Place(&gang)
+	answer := ask(&gang)
 	if answer.Fits {
-		txn.Commit(time.Time{})
-		r := newReservation(gang, answer)
-		if len(p.open) == 0 {
-			p.reserve(r)
-		}
-		return r, nil
+		return newReservation(gang, answer), nil
 	}
-	txn.Rollback()
 	return nil, &admission.Refusal{
 		PodSet: short(answer),
 		Reason: answer.Refusal,
@@ -246,8 +265,25 @@ func (p *Placer) Rollback(mark int) {
 
 func gangKey(key admission.Key) string { return key.String() }
 
-// gangOf is a request in the placement engine's types.
+// gangOf is a request in the placement engine's types. Those who share a request share its pod sets, unless topologies,
+// which change, or nodes to avoid have a part in them.
 func (p *Placer) gangOf(r admission.PlaceRequest) (placement.Gang, *admission.Refusal) {
+	if len(r.PodSets) > 0 && len(r.AvoidNodes) == 0 {
+		if sets, known := p.sets[&r.PodSets[0]]; known && len(sets) == len(r.PodSets) {
+			return placement.Gang{Key: gangKey(r.Workload), PodSets: sets}, nil
+		}
+	}
+	gang, refusal := p.newGang(r)
+	if refusal == nil && len(r.PodSets) > 0 && len(r.AvoidNodes) == 0 && !slices.ContainsFunc(gang.PodSets, func(s placement.PodSet) bool { return s.Topology != nil }) {
+		if len(p.sets) >= mostKnown {
+			clear(p.sets)
+		}
+		p.sets[&r.PodSets[0]] = gang.PodSets
+	}
+	return gang, refusal
+}
+
+func (p *Placer) newGang(r admission.PlaceRequest) (placement.Gang, *admission.Refusal) {
 	gang := placement.Gang{Key: gangKey(r.Workload), PodSets: make([]placement.PodSet, len(r.PodSets))}
 	for i := range r.PodSets {
 		set := &r.PodSets[i]

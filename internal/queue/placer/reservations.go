@@ -1,6 +1,7 @@
 package placer
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -76,6 +77,7 @@ func (r *reservation) take(podSet, node string) bool {
 // join takes in a pod that nothing was reserved for: it came with the workload
 // that this one replaced.
 func (r *reservation) join(podSet string) {
+	r.gang.PodSets = slices.Clone(r.gang.PodSets) // those of others like it are the same
 	for i := range r.gang.PodSets {
 		if r.gang.PodSets[i].Name == podSet {
 			r.gang.PodSets[i].Count++

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
+	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -35,11 +38,13 @@ func speed(jobs int, load float64) error {
 	}
 	trace := invented(jobs, 10_000, 10, load)
 	start, used := time.Now(), cpuTime()
-	r, err := run(trace, world.Pool(shares), world.Settings{})
+	happened := digest{fnv.New64a(), nil}
+	r, err := run(trace, world.Pool(shares), world.Settings{Watch: happened.add})
 	if err != nil {
 		return err
 	}
 	took := time.Since(start)
+	fmt.Printf("digest of all that happened: %x\n", happened.Sum64())
 	fmt.Printf("figure simulated_jobs %d jobs\n", r.Ended)
 	fmt.Printf("figure simulation_time %.1f s\n", took.Seconds())
 	fmt.Printf("figure simulated_jobs_per_second %.0f jobs/s\n", float64(r.Ended)/took.Seconds())
@@ -48,6 +53,29 @@ func speed(jobs int, load float64) error {
 	fmt.Printf("figure simulated_jobs_per_cpu_second %.0f jobs/s\n", float64(r.Ended)/(cpuTime()-used).Seconds())
 	fmt.Printf("figure simulated_cards_used %.1f %%\n", 100*r.CardsUsed)
 	return memory(min(jobs, 200_000), shares)
+}
+
+// digest of all that happened: a change that is to change no decision leaves it as it is.
+type digest struct {
+	hash.Hash64
+	line []byte
+}
+
+func (d *digest) add(m world.Moment) {
+	d.line = binary.AppendVarint(d.line[:0], m.At)
+	d.line = binary.AppendVarint(d.line, int64(m.Job))
+	d.line = binary.AppendVarint(d.line, int64(m.By))
+	d.line = append(d.line, byte(m.What))
+	for i := range m.Nodes {
+		n := &m.Nodes[i]
+		d.line = append(d.line, n.Node...)
+		d.line = append(append(d.line, 0), n.PodSet...)
+		d.line = binary.AppendVarint(append(d.line, 0), int64(n.Pods))
+		for _, card := range n.Cards {
+			d.line = binary.AppendVarint(d.line, int64(card))
+		}
+	}
+	_, _ = d.Write(d.line) // a hash returns no error
 }
 
 // mostBytes is what a waiting job may take of memory.

@@ -49,7 +49,8 @@ func newRequests(c *Cluster) *requests {
 // name of a job's workload: its number, so that names sort as jobs were submitted.
 func (r *requests) name(i int) string {
 	for len(r.names) <= i {
-		r.names = append(r.names, fmt.Sprintf("%09d", len(r.names)))
+		digits := strconv.AppendInt(append(make([]byte, 0, 24), "000000000"...), int64(len(r.names)), 10)
+		r.names = append(r.names, string(digits[min(len(digits)-9, 9):]))
 	}
 	return r.names[i]
 }
