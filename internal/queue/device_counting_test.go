@@ -162,6 +162,49 @@ func TestIdleClaimIsNotCharged(t *testing.T) {
 	}
 }
 
+// A job that was swapped out asks for its claim again: what its pods have left is free for others, and not for itself.
+func TestSwappedOutClaimIsAskedForAgain(t *testing.T) {
+	p := withDevices(t)
+	claim := &egpu.ElasticGPUClaim{}
+	claim.Namespace, claim.Name = "ns", "card"
+	claim.Spec.Resources.Requests = corev1.ResourceList{"elasticgpu.io/gpu-core": resource.MustParse("60")}
+	cq := queueObject("cq", "", "")
+	group := &cq.Spec.ResourceGroups[0]
+	group.CoveredResources = append(group.CoveredResources, egpu.ResourceCore)
+	group.Flavors[0].Resources = append(group.Flavors[0].Resources, kueue.ResourceQuota{Name: egpu.ResourceCore, NominalQuota: resource.MustParse("100")})
+	p.see(cq, claim)
+	first := p.workload("first", "main", "batch", 1, "1")
+	first.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests[egpu.ResourceCore] = resource.MustParse("50")
+	swapped := p.workload("swapped", "main", "batch", 1, "1")
+	swapped.Spec.PodSets[0].Template.Annotations = map[string]string{egpu.ClaimPrefix + "main": "card"}
+	pod := &corev1.Pod{}
+	pod.Namespace, pod.Name, pod.UID, pod.Spec.NodeName = "ns", "swapped-0", "uid", "n"
+	pod.Spec.Containers = []corev1.Container{{Name: "main"}}
+	pod.Annotations = map[string]string{egpu.ClaimPrefix + "main": "card", egpu.SwapAnnotation: egpu.SwapOut}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: egpu.SwappedOut, Status: corev1.ConditionTrue, Reason: egpu.ReasonMovedOut}}
+	p.podChanged(pod, false)
+	p.see(first)
+	if got := p.reserved("first"); got != "True QuotaReserved" {
+		t.Fatalf("on what is free: %s", got)
+	}
+	p.see(swapped)
+	if got := p.reserved("swapped"); got != "False WaitingForQuota" {
+		t.Errorf("beside it: %s", got)
+	}
+	p.turn([]message{{object: p.written["first"], deleted: true}})
+	p.see()
+	if got := p.reserved("swapped"); got != "True QuotaReserved" {
+		t.Fatalf("after it: %s", got)
+	}
+	// Its pods are to come back, and have not been told so yet.
+	second := p.workload("second", "main", "batch", 1, "1")
+	second.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests[egpu.ResourceCore] = resource.MustParse("50")
+	p.see(second)
+	if got := p.reserved("second"); got != "False WaitingForQuota" {
+		t.Errorf("beside one that comes back: %s", got)
+	}
+}
+
 // An object that a workload uses is created while the status that it is missing is being written: it
 // is seen without another event.
 func TestWhatComesDuringAWriteIsSeen(t *testing.T) {

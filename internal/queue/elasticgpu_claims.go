@@ -22,7 +22,7 @@ type gpuClaims struct {
 	users   map[client.ObjectKey][]admission.Key
 	remote  map[string]bool                         // classes whose cards are used from other nodes
 	flavors map[client.ObjectKey]map[string]string  // it was last counted on
-	pods    map[client.ObjectKey]map[types.UID]bool // on nodes, that use it; true for one that has left its cards
+	pods    map[client.ObjectKey]map[types.UID]bool // on nodes, that use it; true for one that is idle and has left its cards
 }
 
 func newGPUClaims() *gpuClaims {
@@ -85,8 +85,9 @@ func (s *Shell) gpuClassChanged(class *egpu.ElasticGPUClass, deleted bool) {
 	}
 }
 
-// podChanged notes which claims a pod on a node uses. While all pods of a claim have left its cards, nobody's quota is
-// charged for it; when one returns, it counts again, also beyond the quota.
+// podChanged notes which claims a pod on a node uses. While all pods of a claim are idle and have left its cards, nobody's
+// quota is charged for it; when one returns, it counts again, also beyond the quota. One that was swapped out comes back on
+// quota: its workload asks for it.
 func (s *Shell) podChanged(pod *corev1.Pod, gone bool) {
 	gone = gone || pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	for _, name := range workload.PodGPUClaims(pod) {
@@ -103,7 +104,7 @@ func (c *gpuClaims) setPod(claim client.ObjectKey, pod *corev1.Pod, gone bool) {
 	if c.pods[claim] == nil {
 		c.pods[claim] = map[types.UID]bool{}
 	}
-	if c.pods[claim][pod.UID] = egpu.HasLeftCards(pod); gone {
+	if c.pods[claim][pod.UID] = egpu.IsIdle(pod); gone {
 		delete(c.pods[claim], pod.UID)
 	}
 	if len(c.pods[claim]) == 0 {
@@ -111,7 +112,7 @@ func (c *gpuClaims) setPod(claim client.ObjectKey, pod *corev1.Pod, gone bool) {
 	}
 }
 
-// away says that all pods that use a claim have left its cards.
+// away says that all pods that use a claim are idle, and have left its cards.
 func (c *gpuClaims) away(claim client.ObjectKey) bool {
 	for _, left := range c.pods[claim] {
 		if !left {

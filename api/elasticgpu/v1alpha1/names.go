@@ -50,6 +50,8 @@ const (
 	SharingRemote = "remote"
 	// ServesAnnotation on a pod of the GPU scheduler's names the remote ElasticGPU whose programs it serves.
 	ServesAnnotation = "elasticgpu.io/serves"
+	// SharedAnnotation on such a pod says which jobs use it, where they are several: it leaves the card for all or for none.
+	SharedAnnotation = "elasticgpu.io/shared"
 	// RemoteAgentAnnotation on a node says how other agents reach and know its agent. That agent writes it.
 	RemoteAgentAnnotation = "elasticgpu.io/remote-agent"
 	// ProvisionerAnnotation on a claim names the provisioner that is asked to make an ElasticGPU for it,
@@ -101,8 +103,11 @@ const (
 	ProvisionerPhysical = "pgpu.provisioner.elasticgpu.io"
 )
 
-// ReasonServed in the status of an ElasticGPU that is used from other nodes: its server runs.
-const ReasonServed = "Served"
+// Reasons in the status of an ElasticGPU that is used from other nodes: its server runs, or runs and has left the card.
+const (
+	ReasonServed     = "Served"
+	ReasonSwappedOut = "SwappedOut"
+)
 
 // Reasons of the condition SwappedOut.
 const (
@@ -128,12 +133,14 @@ func IsSwappedOut(pod *corev1.Pod) bool {
 	return c != nil && c.Status == corev1.ConditionTrue && pod.Annotations[SwapAnnotation] == SwapOut
 }
 
-// HasLeftCards says a pod has left its cards, as it was told to or because it does not use them.
-func HasLeftCards(pod *corev1.Pod) bool {
+// IsIdle says a pod has left its cards because it does not use them.
+func IsIdle(pod *corev1.Pod) bool {
 	c := SwapCondition(pod)
-	idle := c != nil && c.Status == corev1.ConditionTrue && c.Reason == ReasonIdle && pod.Annotations[SwapAnnotation] == ""
-	return idle || IsSwappedOut(pod)
+	return c != nil && c.Status == corev1.ConditionTrue && c.Reason == ReasonIdle && pod.Annotations[SwapAnnotation] == ""
 }
+
+// HasLeftCards says a pod has left its cards, as it was told to or because it does not use them.
+func HasLeftCards(pod *corev1.Pod) bool { return IsIdle(pod) || IsSwappedOut(pod) }
 
 // SwapCondition of a pod: where what it has on cards is; nil if that was never moved.
 func SwapCondition(pod *corev1.Pod) *corev1.PodCondition {

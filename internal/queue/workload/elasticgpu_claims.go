@@ -65,7 +65,7 @@ func claimsOf(set *kueue.PodSet) []string {
 // GPUClaim is what is known of a claim that a workload uses.
 type GPUClaim struct {
 	Object           *egpu.ElasticGPUClaim // nil: it does not exist
-	ChargedElsewhere bool                  // another workload's quota is charged for it, or nobody's while its pods have left its cards
+	ChargedElsewhere bool                  // another workload's quota is charged for it, or nobody's while its pods are idle
 	// Flavors it was counted on before, by resource.
 	Flavors map[string]string
 	// Remote: its card is used from other nodes, so the nodes of its pods need not be those of its flavor.
