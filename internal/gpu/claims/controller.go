@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -60,6 +61,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, allocator Allocator, servers S
 	d := &deviceController{Client: mgr.GetClient(), direct: mgr.GetAPIReader(), servers: servers, events: recorder}
 	return ctrl.NewControllerManagedBy(mgr).Named("elasticgpus").For(&egpu.ElasticGPU{}).Owns(&corev1.Pod{}).
 		Watches(&egpu.ElasticGPUClaim{}, handler.EnqueueRequestsFromMapFunc(deviceOfClaim)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(d.devicesOfPod), builder.WithPredicates(moves)).
 		WithOptions(options).Complete(reconcile.Func(d.Reconcile))
 }
 
@@ -216,9 +218,8 @@ func (c *claimController) users(ctx context.Context, reader client.Reader, claim
 	var names []string
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 		uses := slices.ContainsFunc(request.Uses(pod), func(u request.Use) bool { return u.Claim == claim.Name })
-		if uses && pod.Spec.NodeName != "" && !ended {
+		if uses && isUser(pod) {
 			names = append(names, pod.Name)
 		}
 	}

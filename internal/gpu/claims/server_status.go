@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,7 @@ const (
 	reasonNoEngine       = "NoEngine"       // no server can be made
 	reasonServerNotReady = "ServerNotReady" // its first server does not run yet
 	reasonServed         = egpu.ReasonServed
+	reasonSwappedOut     = egpu.ReasonSwappedOut
 	reasonServerLost     = "ServerLost" // one that ran does not any more
 )
 
@@ -42,7 +44,7 @@ func (d *deviceController) tell(ctx context.Context, device *egpu.ElasticGPU, po
 	switch {
 	case lost != "":
 		return d.tellUsers(ctx, device, corev1.EventTypeWarning, eventServerLost, lost)
-	case reason == reasonServed && was.Reason == reasonServerLost:
+	case ran(device.Status) && was.Reason == reasonServerLost:
 		return d.tellUsers(ctx, device, corev1.EventTypeNormal, eventServedAgain, message)
 	}
 	return nil
@@ -52,19 +54,27 @@ func (d *deviceController) tell(ctx context.Context, device *egpu.ElasticGPU, po
 func serverStatus(was egpu.ElasticGPUStatus, pod *corev1.Pod) (reason, message, lost string) {
 	if since := servesSince(pod); since != "" {
 		message = fmt.Sprintf("pod %s/%s serves it on node %s since %s", pod.Namespace, pod.Name, pod.Spec.NodeName, since)
-		if was.Reason == reasonServed && was.Message != message {
+		if ran(was) && !strings.HasPrefix(was.Message, message) {
 			lost = "its server ended, and what was on the card is lost: programs that used it start again; now " + message
+		}
+		if isOut(pod) {
+			return reasonSwappedOut, message + "; what it had on the card is on the host: " + egpu.SwapCondition(pod).Message, lost
 		}
 		return reasonServed, message, lost
 	}
 	message = fmt.Sprintf("pod %s/%s, which serves it on node %s, %s", pod.Namespace, pod.Name, pod.Spec.NodeName, whyNotReady(pod))
-	switch was.Reason {
-	case reasonServed:
+	switch {
+	case ran(was):
 		return reasonServerLost, message, "its server is lost, and with it what was on the card, unless it comes back within half a minute: " + message
-	case reasonServerLost:
+	case was.Reason == reasonServerLost:
 		return reasonServerLost, message, ""
 	}
 	return reasonServerNotReady, message, ""
+}
+
+// ran says that a server was there.
+func ran(was egpu.ElasticGPUStatus) bool {
+	return was.Reason == reasonServed || was.Reason == reasonSwappedOut
 }
 
 // servesSince is when the process of a server began that is ready; empty for one that is not.
@@ -114,18 +124,11 @@ func (d *deviceController) tellUsers(ctx context.Context, device *egpu.ElasticGP
 		return client.IgnoreNotFound(err)
 	}
 	d.events.Eventf(claim, device, kind, reason, "Serve", "%s", message)
-	pods := &corev1.PodList{}
-	if err := d.List(ctx, pods, client.InNamespace(ref.Namespace), client.MatchingFields{usesClaim: ref.Name}); err != nil {
+	users, err := d.usersOf(ctx, device)
+	if err != nil {
 		return err
 	}
-	reported := 0
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if ended || pod.Spec.NodeName == "" || reported == mostReports {
-			continue
-		}
-		reported++
+	for _, pod := range users[:min(len(users), mostReports)] {
 		d.events.Eventf(pod, claim, kind, reason, "Serve", "ElasticGPUClaim %s: %s", ref.Name, message)
 	}
 	return nil

@@ -76,7 +76,7 @@ func (d *deviceController) serve(ctx context.Context, device *egpu.ElasticGPU, g
 			return 0, fmt.Errorf("making the server of ElasticGPU %s: %w", device.Name, err)
 		}
 	}
-	if err := d.tell(ctx, device, pod); err != nil {
+	if err := errors.Join(d.tell(ctx, device, pod), d.follow(ctx, device, pod)); err != nil {
 		return 0, err
 	}
 	if pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded {

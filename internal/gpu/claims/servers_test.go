@@ -73,6 +73,19 @@ func TestStatusOfAServer(t *testing.T) {
 		"killed": {was: egpu.ElasticGPUStatus{Reason: "Served", Message: serves}, pod: func(pod *corev1.Pod) {
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}}}}
 		}, reason: "ServerLost", lost: true, mentioned: "ended: OOMKilled, exit code 137"},
+		"has left the card": {was: egpu.ElasticGPUStatus{Reason: "Served", Message: serves}, pod: func(pod *corev1.Pod) {
+			ready(pod)
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: egpu.SwappedOut, Status: corev1.ConditionTrue, Reason: egpu.ReasonMovedOut, Message: "200 MiB"})
+		}, reason: "SwappedOut", mentioned: serves + "; what it had on the card is on the host: 200 MiB"},
+		"is idle": {was: egpu.ElasticGPUStatus{Reason: "Served", Message: serves}, pod: func(pod *corev1.Pod) {
+			ready(pod)
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: egpu.SwappedOut, Status: corev1.ConditionTrue, Reason: egpu.ReasonIdle})
+		}, reason: "Served", mentioned: serves},
+		"is back":            {was: egpu.ElasticGPUStatus{Reason: "SwappedOut", Message: serves + "; what"}, pod: ready, reason: "Served", mentioned: serves},
+		"another comes back": {was: egpu.ElasticGPUStatus{Reason: "SwappedOut", Message: "another; what"}, pod: ready, reason: "Served", lost: true, mentioned: serves},
+		"lost while it was out": {
+			was: egpu.ElasticGPUStatus{Reason: "SwappedOut", Message: serves + "; what"}, pod: func(*corev1.Pod) {}, reason: "ServerLost", lost: true, mentioned: "is not ready",
+		},
 		"still lost": {was: egpu.ElasticGPUStatus{Reason: "ServerLost"}, pod: func(pod *corev1.Pod) {
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Message: "no such image"}}}}
 		}, reason: "ServerLost", mentioned: "is not ready: no such image"},
