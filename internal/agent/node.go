@@ -159,7 +159,7 @@ func (n *Node) Backends() ([]backend.Backend, error) {
 
 // Swapper moves what containers have to the host and back.
 func (n *Node) Swapper(c client.Client) *Swapper {
-	return &Swapper{Client: c, Grants: n.slots.Grants, Shares: n.shares, OnCard: n.onCard, Events: n.Events}
+	return &Swapper{Client: c, Grants: n.slots.Grants, Shares: n.shares, OnCard: n.onCard, Server: n.remote.serverPod, Events: n.Events}
 }
 
 // onCard are the processes of a pod that the driver sees on a card.
@@ -183,7 +183,7 @@ func (n *Node) onCard(ctx context.Context, uid types.UID, uuid string) ([]discov
 
 // SwapReporter says which pods could be swapped.
 func (n *Node) SwapReporter(c client.Client) manager.Runnable {
-	return &SwapReporter{Client: c, Grants: n.slots.Grants, Processes: n.shares.Processes, Log: n.Log}
+	return &SwapReporter{Client: c, Grants: n.slots.Grants, Processes: n.shares.Processes, Server: n.remote.serverPod, Log: n.Log}
 }
 
 // CardProcesses says what runs on the node's cards.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,8 @@ type Swapper struct {
 	// OnCard lists what the driver sees of a pod's processes on a card. That they are out is their own word, and the
 	// cards of a pod that is out are given to others.
 	OnCard func(ctx context.Context, uid types.UID, uuid string) ([]discovery.Process, error)
+	// Server is the pod that has what a container has on a card of another node; that node's agent moves it.
+	Server func(ctx context.Context, to *share.Remote) (*corev1.Pod, error)
 	// Events of pods that a defect concerns; may be nil.
 	Events events.EventRecorder
 }
@@ -137,6 +140,19 @@ func (s *Swapper) move(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error
 	if why := immovable(mine); why != "" {
 		return refuse("%s", why)
 	}
+	mine, far := hereAndFar(mine)
+	moved, why, err := s.serversMoved(ctx, far, pod.Annotations[egpu.SwapAnnotation])
+	switch {
+	case err != nil:
+		return ctrl.Result{}, err
+	case why != "":
+		if status == corev1.ConditionTrue {
+			stays = corev1.ConditionFalse // whatever was reported before: it has the card
+		}
+		return refuse("%s", why)
+	case moved == nil && len(far) > 0:
+		return ctrl.Result{RequeueAfter: allocationPoll}, nil
+	}
 	if status == corev1.ConditionFalse && stays == corev1.ConditionTrue {
 		known, full, err := s.canReturn(ctx, pod, mine)
 		switch {
@@ -165,11 +181,17 @@ func (s *Swapper) move(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error
 	result := ctrl.Result{}
 	if status == corev1.ConditionTrue {
 		result.RequeueAfter = newProcessPoll
+		if len(mine) == 0 {
+			result.RequeueAfter = retryPeriod // new processes are for its servers' agents to find
+		}
 		if said := egpu.SwapCondition(pod); stays == corev1.ConditionTrue && bytes == 0 && said.Reason == reason {
 			return result, nil // nothing new was there
 		}
 	}
-	return result, s.report(ctx, pod, status, reason, fmt.Sprintf("%d MiB of %d containers", bytes>>20, len(mine)))
+	if len(mine) > 0 {
+		moved = append([]string{fmt.Sprintf("%d MiB of %d containers", bytes>>20, len(mine))}, moved...)
+	}
+	return result, s.report(ctx, pod, status, reason, strings.Join(moved, "; "))
 }
 
 // immovable says why what a pod has cannot be moved at all.
@@ -178,7 +200,7 @@ func immovable(grants []slots.Grant) string {
 		return "no container of it has a share here yet"
 	}
 	for _, g := range grants {
-		if g.Backend != "gpushare" {
+		if g.Backend != "gpushare" && g.Remote == nil {
 			return fmt.Sprintf("container %s has its cards by %s: only shares by the library move", g.Container, g.Backend)
 		}
 	}

@@ -48,7 +48,7 @@ func farCluster(t *testing.T) client.Client {
 	device.Spec.RemoteGPU = &egpu.RemoteGPUSource{NodeName: "card", GPUName: "card-0"}
 	device.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "team", Name: "c", UID: farClaim}
 	user := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "p", Annotations: map[string]string{egpu.ClaimPrefix + "main": "c"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "p", UID: "p", Annotations: map[string]string{egpu.ClaimPrefix + "main": "c"}},
 		Spec:       corev1.PodSpec{NodeName: "pods", Containers: []corev1.Container{{Name: "main"}}},
 	}
 	objects := []client.Object{device, user}
@@ -56,8 +56,11 @@ func farCluster(t *testing.T) client.Client {
 		objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	// As the API server does, and the client in memory does not: a patch of a node's status has annotations, too.
-	patch := func(ctx context.Context, c client.Client, _ string, node client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
-		return c.Patch(ctx, node, patch)
+	patch := func(ctx context.Context, c client.Client, part string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+		if _, isNode := object.(*corev1.Node); isNode {
+			return c.Patch(ctx, object, patch)
+		}
+		return c.SubResource(part).Patch(ctx, object, patch, options...)
 	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&corev1.Pod{}).WithObjects(objects...).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: patch}).Build()

@@ -25,12 +25,15 @@ import (
 const swapReportPeriod = 10 * time.Second
 
 // SwapReporter says of pods that are swapped when they are preempted whether that would work, before it is tried: in the
-// condition Swappable. Who chooses what becomes of a preempted job reads it.
+// condition Swappable. Who chooses what becomes of a preempted job reads it. It says so of servers, too: what their users, on
+// other nodes, have here is theirs.
 type SwapReporter struct {
 	Client    client.Client
 	Grants    func() ([]slots.Grant, error)
 	Processes func(ctx context.Context, s *share.Share) ([]gpushare.Process, error)
-	Log       logr.Logger
+	// Server is the pod that has what a container has on a card of another node.
+	Server func(ctx context.Context, to *share.Remote) (*corev1.Pod, error)
+	Log    logr.Logger
 }
 
 // Start reports until ctx ends.
@@ -70,7 +73,8 @@ func (r *SwapReporter) report(ctx context.Context, uid types.UID, mine []slots.G
 	if err := r.Client.Get(ctx, mine[0].Pod, pod); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if pod.UID != uid || pod.Annotations[egpu.OnPreemptionAnnotation] != egpu.OnPreemptionSwap || pod.Annotations[egpu.SwapAnnotation] != "" {
+	asked := pod.Annotations[egpu.OnPreemptionAnnotation] == egpu.OnPreemptionSwap || mine[0].Serves != ""
+	if pod.UID != uid || !asked || pod.Annotations[egpu.SwapAnnotation] != "" {
 		return nil
 	}
 	why, known := r.immovable(ctx, mine)
@@ -91,6 +95,14 @@ func (r *SwapReporter) immovable(ctx context.Context, mine []slots.Grant) (why s
 		return why, true
 	}
 	for i := range mine {
+		if mine[i].Remote != nil {
+			why, said := r.serverImmovable(ctx, &mine[i])
+			if why != "" || !said {
+				return why, said
+			}
+			known = true
+			continue
+		}
 		processes, err := r.Processes(ctx, &mine[i].Share)
 		if err != nil {
 			return "", false
