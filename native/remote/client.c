@@ -81,13 +81,33 @@ static void lose(const char *why)
 		log_error("remote card: %s; every call fails from now on", why);
 }
 
+/* Takes the answer to a hello, and *file, which may come with what is before it; *waited: the session is there. */
+static bool take_answer(int fd, struct hello *answer, int *file, bool *waited)
+{
+	bool came;
+
+	*file = -1;
+	do {
+		int with;
+		came = pass_receive(fd, answer, &with);
+		if (with >= 0 && *file >= 0)
+			close(*file);
+		if (with >= 0)
+			*file = with;
+		*waited |= came && answer->kind == HELLO_WAIT;
+	} while (came && answer->kind == HELLO_WAIT && answer->version == REMOTE_VERSION && !answer->refused);
+	if (!came && *file >= 0)
+		close(*file);
+	return came;
+}
+
 /* Says which session this is, and takes the answer, with the memory that may come with it. */
-static bool exchange_hellos(struct connection *c, const struct hello *h, struct hello *answer, bool *refused)
+static bool exchange_hellos(struct connection *c, const struct hello *h, struct hello *answer, bool *refused, bool *waited)
 {
 	uint64_t shares = 0;
 	int file;
 
-	if (!socket_write(c->fd, h, sizeof *h) || !pass_receive(c->fd, answer, &file))
+	if (!socket_write(c->fd, h, sizeof *h) || !take_answer(c->fd, answer, &file, waited))
 		return false;
 	*refused = answer->version != REMOTE_VERSION || answer->refused;
 	if (!*refused && file >= 0 && answer->kind == HELLO_SHARED)
@@ -97,10 +117,11 @@ static bool exchange_hellos(struct connection *c, const struct hello *h, struct 
 	return !*refused && (answer->kind != HELLO_SHARED || socket_write(c->fd, &shares, sizeof shares));
 }
 
-/* Connects and says which session this is; false if that does not work now, and *refused if it never will. */
-static bool say_hello(uint64_t kind, uint64_t seen, struct hello *answer, struct connection *c, bool *refused)
+/* Connects and says which session this is; false if that does not work now, and *refused if it never will. *waited: the session
+ * was there, and had not answered yet. */
+static bool say_hello(uint64_t kind, uint64_t seen, struct hello *answer, struct connection *c, bool *refused, bool *waited)
 {
-	struct hello h = {.version = REMOTE_VERSION, .seen = seen, .kind = kind};
+	struct hello h = {.version = REMOTE_VERSION, .seen = seen, .kind = kind, .refused = TAKES_WAIT};
 
 	*c = (struct connection){.fd = address_connect(), .most_spin_ns = MOST_SPIN_NS};
 	if (c->fd < 0)
@@ -108,26 +129,40 @@ static bool say_hello(uint64_t kind, uint64_t seen, struct hello *answer, struct
 	if (kind == HELLO_CALLS && address_local(c->fd))
 		h.kind = HELLO_SHARED;
 	memcpy(h.session, client.session, sizeof h.session);
-	if (exchange_hellos(c, &h, answer, refused))
+	if (exchange_hellos(c, &h, answer, refused, waited))
 		return true;
 	connection_unshare(c);
 	close(c->fd);
 	return false;
 }
 
+/* How long there may be no connection. */
+static int64_t away_ns(void)
+{
+#ifdef ELASTICGPU_TESTING
+	const char *ms = getenv("ELASTICGPU_AWAY_MS"); /* so that tests need not wait long */
+	if (ms)
+		return atoll(ms) * MS;
+#endif
+	return RESUME_NS;
+}
+
 /* Who reads makes the connection again. */
 static bool resume(void)
 {
-	int64_t until = now_ns() + RESUME_NS;
+	int64_t until = now_ns() + away_ns();
 	bool refused = false;
 
 	connection_shut(&client.to);
 	while (atomic_load(&client.state) == STATE_READY && !refused && now_ns() < until) {
 		struct connection fresh;
 		struct hello answer;
-		if (!say_hello(HELLO_CALLS, atomic_load(&client.out.seen), &answer, &fresh, &refused)) {
+		bool waited = false;
+		if (!say_hello(HELLO_CALLS, atomic_load(&client.out.seen), &answer, &fresh, &refused, &waited)) {
 			if (!refused)
 				sleep_ns(10 * MS);
+			if (waited)
+				until = now_ns() + away_ns(); /* from when it broke on */
 			continue;
 		}
 		client.in.from = client.in.to = 0;
@@ -149,6 +184,16 @@ static void begin_reading(void)
 		pthread_cond_wait(&client.changed, &client.lock);
 	client.reading = true;
 	pthread_mutex_unlock(&client.lock);
+}
+
+/* Begins to read where nobody else does. */
+static bool may_read(void)
+{
+	pthread_mutex_lock(&client.lock);
+	bool may = !client.reading;
+	client.reading = true;
+	pthread_mutex_unlock(&client.lock);
+	return may;
 }
 
 static void end_reading(void)
@@ -234,6 +279,17 @@ static void read_one(void)
 		resume();
 }
 
+/* A program that calls nothing reads nothing, and its server does not wait long for a connection that broke: it is made again
+ * in its place. */
+static void look_after(void)
+{
+	if (atomic_load(&client.state) != STATE_READY || !connection_broken(&client.to) || !may_read())
+		return;
+	if (connection_broken(&client.to)) /* nobody has made it again */
+		resume();
+	end_reading();
+}
+
 /* ---- sending ---- */
 
 static void *send_unsent(void *unused)
@@ -242,7 +298,9 @@ static void *send_unsent(void *unused)
 	prctl(PR_SET_NAME, "elastic-remote");
 	for (;;) {
 		if (!atomic_exchange(&client.unsent, 0)) {
-			futex_wait(&client.unsent, 0, 1000 * MS);
+			futex_wait(&client.unsent, 0, LOOK_NS);
+			if (!atomic_load(&client.unsent))
+				look_after();
 			continue;
 		}
 		if (atomic_load(&client.state) != STATE_READY || outbox_flush(&client.out, &client.to))
@@ -388,7 +446,7 @@ static void forked(void)
 static CUresult open_session(void)
 {
 	struct hello answer;
-	bool refused = false;
+	bool refused = false, waited = false;
 	static bool once;
 
 	if (!once) {
@@ -397,7 +455,7 @@ static CUresult open_session(void)
 		atexit(goodbye);
 		once = true;
 	}
-	if (!say_hello(HELLO_CALLS, 0, &answer, &client.to, &refused)) {
+	if (!say_hello(HELLO_CALLS, 0, &answer, &client.to, &refused, &waited)) {
 		log_error("remote card: %s", refused ? "its server refuses this process: another version, or too many processes" : "no connection to its server");
 		return CUDA_ERROR_NO_DEVICE;
 	}
@@ -435,8 +493,8 @@ int client_connect_for_copies(void)
 {
 	struct connection c;
 	struct hello answer;
-	bool refused = false;
-	return say_hello(HELLO_COPIES, 0, &answer, &c, &refused) ? c.fd : -1;
+	bool refused = false, waited = false;
+	return say_hello(HELLO_COPIES, 0, &answer, &c, &refused, &waited) ? c.fd : -1;
 }
 
 bool client_ready(void) { return atomic_load(&client.state) == STATE_READY; }

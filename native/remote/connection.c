@@ -7,6 +7,7 @@
  * its pages away from under who reads. The socket stays open, and carries nothing: it ends when the other side does.
  */
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,12 +20,6 @@
 #include "system.h"
 
 #define LEAST_SPIN_NS (50 * MS / 1000)
-#ifdef ELASTICGPU_TESTING
-#define LOOK_NS (10 * MS)   /* so that tests need not wait long */
-#else
-#define LOOK_NS (1000 * MS) /* a sleeper looks this often whether the other side is still there */
-#endif
-
 #define LOOK_READS 256
 
 /* ---- the file ---- */
@@ -149,6 +144,12 @@ static void wake(_Atomic unsigned *sleeps)
 	atomic_thread_fence(memory_order_seq_cst); /* what was moved is seen by who is about to sleep, or we see that it sleeps */
 	if (atomic_load_explicit(sleeps, memory_order_relaxed) && atomic_exchange(sleeps, 0))
 		futex_wake(sleeps);
+}
+
+bool connection_broken(const struct connection *c)
+{
+	struct pollfd p = {.fd = c->fd, .events = POLLRDHUP};
+	return poll(&p, 1, 0) > 0;
 }
 
 void connection_shut(struct connection *c)

@@ -11,6 +11,12 @@
 
 #define RING_BYTES ((uint64_t)1 << 20)
 
+#ifdef ELASTICGPU_TESTING
+#define LOOK_NS (10 * MS)   /* so that tests need not wait long */
+#else
+#define LOOK_NS (1000 * MS) /* who waits looks this often whether the other side is still there */
+#endif
+
 /* Bytes in one direction. Positions are counted from the beginning of time. Either side can write all of this. */
 struct ring {
 	_Alignas(64) _Atomic uint64_t written;
@@ -44,6 +50,8 @@ bool connection_share(struct connection *c, int file, enum side side);
 void connection_unshare(struct connection *c);
 /* It uses what another has, whose socket it has already. */
 void connection_replace(struct connection *c, const struct connection *by);
+/* The other side has ended it, also where there is something to be read. */
+bool connection_broken(const struct connection *c);
 /* Nobody reads or writes any more. For who reads. */
 void connection_shut(struct connection *c);
 

@@ -17,14 +17,19 @@ struct hello {                  /* the first bytes of a connection, and of the a
 	uint64_t version;
 	unsigned char session[16]; /* zeroes: a new one, which the answer names. Who knows it may go on with it */
 	uint64_t seen;             /* the number of the last frame that the sender of this has seen */
-	uint64_t refused;          /* in the answer: 0, or why there is no session (REFUSED_*) */
+	uint64_t refused;          /* in the answer: 0, or why there is no session (REFUSED_*). A client's: TAKES_WAIT, or 0 */
 	uint64_t kind;             /* HELLO_* */
 };
 /*
  * HELLO_SHARED asks for memory in place of the connection: an answer of the same kind comes with a file of it, if both are on
  * one node. Who is between may not have carried the file; so the client then says in 8 bytes whether it has it (1) or not (0).
  */
-enum { HELLO_CALLS, HELLO_COPIES, HELLO_SHARED };
+/*
+ * HELLO_WAIT comes before the answer: the session is there, and answers when a call of its comes back from the driver. That may
+ * take hours, while the card is others'.
+ */
+enum { HELLO_CALLS, HELLO_COPIES, HELLO_SHARED, HELLO_WAIT };
+enum { TAKES_WAIT = 1 };
 enum { REFUSED_VERSION = 1, REFUSED_SESSION, REFUSED_PROCESSES };
 
 struct frame {

@@ -56,11 +56,12 @@ static struct {
 /* Takes other connections of this session, which the process that listens passes on: for copies, or in place of a broken one. */
 static void *take_connections(void *unused)
 {
-	struct hello h, answer = {.version = REMOTE_VERSION};
+	struct hello h, answer = {.version = REMOTE_VERSION}, wait = {.version = REMOTE_VERSION, .kind = HELLO_WAIT};
 	int fd;
 
 	(void)unused;
 	memcpy(answer.session, session.id, sizeof answer.session);
+	memcpy(wait.session, session.id, sizeof wait.session);
 	while (pass_receive(session.control, &h, &fd) && fd >= 0) {
 		if (h.kind == HELLO_COPIES) {
 			if (!copies_serve(fd))
@@ -69,6 +70,8 @@ static void *take_connections(void *unused)
 				socket_write(fd, &answer, sizeof answer); /* no piece comes before */
 			continue;
 		}
+		if (h.refused == TAKES_WAIT)
+			socket_write(fd, &wait, sizeof wait); /* who is to answer may be held back */
 		pthread_mutex_lock(&session.lock);
 		if (session.fresh >= 0)
 			close(session.fresh);

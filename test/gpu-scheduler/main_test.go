@@ -39,6 +39,7 @@ var asked = []struct {
 	{"ClaimIsShared", claimIsShared},
 	{"ClaimOfACardOfAnotherNode", claimOfACardOfAnotherNode},
 	{"CardOfAnotherNodeIsChosenFirst", cardOfAnotherNodeIsChosenFirst},
+	{"PreemptedJobLeavesACardOfAnotherNode", preemptedJobLeavesACardOfAnotherNode},
 	{"RetainedElasticGPUIsOfferedAgain", retainedElasticGPUIsOfferedAgain},
 	{"ProvisionerOutOfTree", provisionerOutOfTree},
 	{"ClaimThatCannotBeServedSaysWhy", claimThatCannotBeServedSaysWhy},

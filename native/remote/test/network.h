@@ -67,17 +67,48 @@ static _Atomic long cut_after; /* bytes that a connection carries, both ways tog
 static _Atomic int cuts;
 static _Atomic long carried;   /* bytes over all connections */
 
+static _Atomic int connections; /* that were made */
+
 struct link { int a, b; };
+
+/* Those that are open. They are cut when a test says so, too. */
+static struct { pthread_mutex_t lock; struct link *list[64]; int count; } open_links = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void link_end(struct link *l)
+{
+	pthread_mutex_lock(&open_links.lock);
+	for (int i = 0; i < open_links.count; i++)
+		if (open_links.list[i] == l)
+			open_links.list[i--] = open_links.list[--open_links.count];
+	pthread_mutex_unlock(&open_links.lock);
+	close(l->a);
+	close(l->b);
+	free(l);
+}
+
+/* Cuts what is there; says whether there was something. */
+__attribute__((unused)) static bool cut_links(void)
+{
+	bool some;
+
+	pthread_mutex_lock(&open_links.lock);
+	some = open_links.count > 0;
+	for (int i = 0; i < open_links.count; i++) {
+		shutdown(open_links.list[i]->a, SHUT_RDWR);
+		shutdown(open_links.list[i]->b, SHUT_RDWR);
+	}
+	pthread_mutex_unlock(&open_links.lock);
+	return some;
+}
 
 static void *carry(void *arg)
 {
-	struct link l = *(struct link *)arg;
+	struct link *l = arg;
 	long left = atomic_load(&cut_after);
 	char bytes[4096];
 
-	free(arg);
 	for (;;) {
-		struct pollfd p[] = {{.fd = l.a, .events = POLLIN}, {.fd = l.b, .events = POLLIN}};
+		struct pollfd p[] = {{.fd = l->a, .events = POLLIN}, {.fd = l->b, .events = POLLIN}};
 		CHECK(poll(p, 2, -1) > 0);
 		for (int i = 0; i < 2; i++) {
 			if (!p[i].revents)
@@ -88,11 +119,10 @@ static void *carry(void *arg)
 				atomic_fetch_add(&cuts, 1);
 			}
 			atomic_fetch_add(&carried, n > 0 ? n : 0);
-			if (n <= 0 || !socket_write(i ? l.a : l.b, bytes, (size_t)n) || (left -= n) == 0) {
-				shutdown(l.a, SHUT_RDWR);
-				shutdown(l.b, SHUT_RDWR);
-				close(l.a);
-				close(l.b);
+			if (n <= 0 || !socket_write(i ? l->a : l->b, bytes, (size_t)n) || (left -= n) == 0) {
+				shutdown(l->a, SHUT_RDWR);
+				shutdown(l->b, SHUT_RDWR);
+				link_end(l);
 				return NULL;
 			}
 		}
@@ -122,9 +152,7 @@ static bool carry_file(int from, int to)
 	return ok;
 }
 
-/* What is between on one node: it carries the server's files as well, and is cut when a test says so. */
-static struct { pthread_mutex_t lock; struct link *list[64]; int count; } open_links = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
+/* What is between on one node: it carries the server's files as well. */
 static void *carry_files(void *arg)
 {
 	struct link *l = arg;
@@ -141,14 +169,7 @@ static void *carry_files(void *arg)
 		if (ok && p[1].revents)
 			ok = carry_file(l->b, l->a);
 	}
-	pthread_mutex_lock(&open_links.lock);
-	for (int i = 0; i < open_links.count; i++)
-		if (open_links.list[i] == l)
-			open_links.list[i--] = open_links.list[--open_links.count];
-	pthread_mutex_unlock(&open_links.lock);
-	close(l->a);
-	close(l->b);
-	free(l);
+	link_end(l);
 	return NULL;
 }
 
@@ -164,12 +185,11 @@ static void *network(void *arg)
 		l->a = accept(listener, NULL, NULL);
 		l->b = connect_to("server");
 		CHECK(l->a >= 0);
-		if (with_files) {
-			pthread_mutex_lock(&open_links.lock);
-			CHECK(open_links.count < 64);
-			open_links.list[open_links.count++] = l;
-			pthread_mutex_unlock(&open_links.lock);
-		}
+		pthread_mutex_lock(&open_links.lock);
+		CHECK(open_links.count < 64);
+		open_links.list[open_links.count++] = l;
+		pthread_mutex_unlock(&open_links.lock);
+		atomic_fetch_add(&connections, 1);
 		CHECK(pthread_create(&t, NULL, with_files ? carry_files : carry, l) == 0 && pthread_detach(t) == 0);
 	}
 	return NULL;

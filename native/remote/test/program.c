@@ -333,21 +333,6 @@ static void by_socket(void)
 
 static _Atomic int stop_cutting;
 
-/* Cuts what is there; says whether there was something. */
-static bool cut_links(void)
-{
-	bool some;
-
-	pthread_mutex_lock(&open_links.lock);
-	some = open_links.count > 0;
-	for (int i = 0; i < open_links.count; i++) {
-		shutdown(open_links.list[i]->a, SHUT_RDWR);
-		shutdown(open_links.list[i]->b, SHUT_RDWR);
-	}
-	pthread_mutex_unlock(&open_links.lock);
-	return some;
-}
-
 static void *cut_again(void *unused)
 {
 	(void)unused;

@@ -25,7 +25,7 @@ ENVIRONMENT = REMOTE_SERVER=$(CURDIR)/$(T)/$(1)/elastic-gpu-remote REMOTE_DELAY=
 
 # The programs have the client linked in, which is how the sanitizers see it. The server is another program, with the driver.
 define FLAVOUR
-$(T)/$(1)/program $(T)/$(1)/modules $(T)/$(1)/answers $(T)/$(1)/cuts: $(T)/$(1)/%: test/%.c test/check_remote.h test/linked.h test/network.h test/work.h $(CUDA)/test/runner.h $(CLIENT) $(HEADERS)
+$(T)/$(1)/program $(T)/$(1)/modules $(T)/$(1)/answers $(T)/$(1)/cuts $(T)/$(1)/waits: $(T)/$(1)/%: test/%.c test/check_remote.h test/linked.h test/network.h test/work.h $(CUDA)/test/runner.h $(CLIENT) $(HEADERS)
 	@mkdir -p $$(@D)
 	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ $$< $(CLIENT) -ldl -pthread
 $(T)/$(1)/elastic-gpu-remote: $(SERVER) server_main.c $(HEADERS)
@@ -45,9 +45,10 @@ $(T)/$(1)/libraries $(T)/$(1)/rows: $(T)/$(1)/%: test/%.c test/check_remote.h te
 	@mkdir -p $$(@D)
 	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ $$< $(COMMON) -ldl -pthread
 run-$(1): stub-driver $(WHOLE)/libcuda.so.1 $(WHOLE)/libnvidia-ml.so.1 $(T)/plain/elastic-gpu-remote $(T)/$(1)/libraries $(T)/$(1)/rows $(T)/$(1)/lib/libcuda.so.1 $(T)/$(1)/lib/libnvidia-ml.so.1
-run-$(1): stub-driver $(T)/$(1)/program $(T)/$(1)/modules $(T)/$(1)/answers $(T)/$(1)/cuts $(T)/delay $(T)/$(1)/elastic-gpu-remote $(T)/$(1)/fuzz
+run-$(1): stub-driver $(T)/$(1)/program $(T)/$(1)/modules $(T)/$(1)/answers $(T)/$(1)/cuts $(T)/$(1)/waits $(T)/delay $(T)/$(1)/elastic-gpu-remote $(T)/$(1)/fuzz
 	@for test in program modules cuts; do $(call ENVIRONMENT,$(1)) STUB_LIBRARY=$(CURDIR)/$(STUB) $(T)/$(1)/$$$$test || exit 1; done
 	@$(call ENVIRONMENT,$(1)) STUB_LIBRARY=$(CURDIR)/$(WHOLE) $(T)/$(1)/answers
+	@$(call ENVIRONMENT,$(1)) PLAIN_SERVER=$(CURDIR)/$(T)/plain/elastic-gpu-remote STUB_LIBRARY=$(CURDIR)/$(STUB) $(T)/$(1)/waits
 	@LD_LIBRARY_PATH=$(CURDIR)/$(T)/$(1)/lib $(call ENVIRONMENT,$(1)) PLAIN_SERVER=$(CURDIR)/$(T)/plain/elastic-gpu-remote STUB_LIBRARY=$(CURDIR)/$(STUB) $(T)/$(1)/libraries
 	@LD_LIBRARY_PATH=$(CURDIR)/$(T)/$(1)/lib $(call ENVIRONMENT,$(1)) STUB_LIBRARY=$(CURDIR)/$(WHOLE) $(T)/$(1)/rows
 	@LD_LIBRARY_PATH=$(CURDIR)/$(WHOLE) ASAN_OPTIONS=detect_leaks=0:exitcode=99 UBSAN_OPTIONS=exitcode=99 TSAN_OPTIONS="$(TSAN) exitcode=99" $(T)/$(1)/fuzz
