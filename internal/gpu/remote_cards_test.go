@@ -115,6 +115,27 @@ func TestCardOfAnotherNode(t *testing.T) {
 	}
 }
 
+// A card of another node is free while the pod that uses it has left it, wherever that is, and is not before nor after.
+func TestCardOfAnotherNodeIsFreeWhileItsPodHasLeftIt(t *testing.T) {
+	w := apart(t, rack)
+	p := w.farPod("p")
+	w.mustBind(p, "cpu1")
+	get(w, p)
+	w.Feed(false, p.DeepCopy())
+	free := func(what, told string, out corev1.ConditionStatus, want int64) {
+		t.Helper()
+		p.Annotations[egpu.SwapAnnotation] = told
+		p.Status.Conditions = []corev1.PodCondition{{Type: egpu.SwappedOut, Status: out, Reason: egpu.ReasonMovedOut}}
+		w.Feed(false, p.DeepCopy())
+		if c := w.card("gpu1", 0); int64(c.FreeCore) != want {
+			t.Errorf("%s: %v free, want %v", what, c.FreeCore, want)
+		}
+	}
+	free("it is to leave", egpu.SwapOut, corev1.ConditionFalse, 40)
+	free("it has left", egpu.SwapOut, corev1.ConditionTrue, 100)
+	free("it is to come back", egpu.SwapIn, corev1.ConditionTrue, 40)
+}
+
 // A bind that fails leaves nothing on the other node either.
 func TestFailedBindLeavesNothingOnTheOtherNode(t *testing.T) {
 	w := apart(t, "any")

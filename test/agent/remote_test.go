@@ -28,8 +28,8 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-// Pods of a node without cards use a share of a card of another node, while agents and the server are killed, until pod and
-// claim go.
+// Pods of a node without cards use a share of a card of another node, while agents and the server are killed and others take
+// their turn, until pod and claim go.
 //
 // Real, as in a cluster: two nodes, each with its own kubelet, containerd and agent, a process with a token of its node; the
 // GPU scheduler, and the server in the pod that it makes, under the library and as nobody; the programs in containers, with
@@ -41,7 +41,7 @@ func TestCardOfAnotherNode(t *testing.T) {
 	ns := cluster.Namespace(t)
 	class := &egpu.ElasticGPUClass{
 		ObjectMeta: metav1.ObjectMeta{Name: ns}, Provisioner: egpu.ProvisionerShare, EGPUBindingMode: egpu.BindWaitForFirstConsumer,
-		ReclaimPolicy: egpu.ReclaimDelete, Parameters: map[string]string{"sharing": egpu.SharingRemote, "distance": "any"},
+		ReclaimPolicy: egpu.ReclaimDelete, Parameters: map[string]string{"sharing": egpu.SharingRemote, "distance": "any", "swap": "on"},
 	}
 	claim := &egpu.ElasticGPUClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "card"}}
 	claim.Spec.ElasticGPUClassName = &class.Name
@@ -84,6 +84,8 @@ func TestCardOfAnotherNode(t *testing.T) {
 	if !allocated(t, device) {
 		t.Error("the claim is there, and the card is not allocated to it")
 	}
+
+	jobLeavesItsCard(t, f, claim, device, server)
 
 	if err := cluster.Delete(t.Context(), claim); err != nil {
 		t.Fatal(err)

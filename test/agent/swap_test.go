@@ -20,8 +20,8 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-// queue of a namespace with two cards, in which the more important goes first.
-func queue(t *testing.T, ns string) {
+// queue of a namespace with two cards, and enough of what else is named, in which the more important goes first.
+func queue(t *testing.T, ns string, others ...corev1.ResourceName) {
 	t.Helper()
 	flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: ns}}
 	cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: ns}}
@@ -33,6 +33,11 @@ func queue(t *testing.T, ns string) {
 			{Name: egpu.ResourceCore, NominalQuota: resource.MustParse("200")},
 		}}},
 	}}
+	group := &cq.Spec.ResourceGroups[0]
+	for _, name := range others {
+		group.CoveredResources = append(group.CoveredResources, name)
+		group.Flavors[0].Resources = append(group.Flavors[0].Resources, kueue.ResourceQuota{Name: name, NominalQuota: resource.MustParse("1M")})
+	}
 	lq := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "main"}, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(ns)}}
 	high := &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: ns}, Value: 1000}
 	middle := &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: middleOf(ns)}, Value: 500}
@@ -54,18 +59,7 @@ func queued(ns, name string) *batchv1.Job {
 // podOf waits for the job's pod, and what its probe says.
 func podOf(t *testing.T, job *batchv1.Job) (*corev1.Pod, seen) {
 	t.Helper()
-	found := &corev1.Pod{}
-	sandbox.Eventually(t, "a pod of "+job.Name, func(ctx context.Context) error {
-		list := &corev1.PodList{}
-		if err := cluster.List(ctx, list, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
-			return err
-		}
-		if len(list.Items) != 1 {
-			return fmt.Errorf("it has %d", len(list.Items))
-		}
-		*found = list.Items[0]
-		return nil
-	})
+	found := onlyPodOf(t, job)
 	return found, probed(t, found)
 }
 
