@@ -121,7 +121,8 @@ func TestCardOfAnotherNodeIsFreeWhileItsPodHasLeftIt(t *testing.T) {
 	p := w.farPod("p")
 	w.mustBind(p, "cpu1")
 	get(w, p)
-	w.Feed(false, p.DeepCopy())
+	device := get(w, &egpu.ElasticGPU{ObjectMeta: metav1.ObjectMeta{Name: claims.DeviceName(&egpu.ElasticGPUClaim{ObjectMeta: metav1.ObjectMeta{UID: "claim-of-p"}})}})
+	w.Feed(false, device, p.DeepCopy())
 	free := func(what, told string, out corev1.ConditionStatus, want int64) {
 		t.Helper()
 		p.Annotations[egpu.SwapAnnotation] = told
