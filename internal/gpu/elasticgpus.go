@@ -48,7 +48,7 @@ func (s *Shell) sawElasticGPU(e *egpu.ElasticGPU, gone bool) {
 		s.setDevice(e, true)
 		return
 	}
-	if s.setDevice(e, false).away() {
+	if s.away(s.setDevice(e, false)) {
 		s.freeDevice(key)
 		return
 	}
@@ -80,9 +80,10 @@ type claimUse struct {
 	pods   map[types.UID]bool // on nodes; true for one that has left its cards
 }
 
-// away says that all pods that use the claim have left their cards: nobody needs what it has there.
-func (u *claimUse) away() bool {
-	if u == nil || len(u.pods) == 0 {
+// away says that all pods that use the claim have left their cards: nobody needs what it has there. Of a card of another node
+// its server must have left it, too: what is there, the agents of the pods' nodes have no say in.
+func (s *Shell) away(u *claimUse) bool {
+	if u == nil || len(u.pods) == 0 || u.device != nil && request.IsServed(u.device) && !s.serversOut[u.device.Name] {
 		return false
 	}
 	for _, left := range u.pods {
@@ -138,6 +139,27 @@ func (s *Shell) sawUses(pod *corev1.Pod, gone bool) {
 	}
 }
 
+// sawServer notes whether a pod that serves an ElasticGPU to other nodes has left its card.
+func (s *Shell) sawServer(pod *corev1.Pod, gone bool) {
+	name := pod.Annotations[egpu.ServesAnnotation]
+	if name == "" || pod.Namespace != s.options.ServerNamespace || pod.Name != request.ServerName(name) {
+		return
+	}
+	out := !gone && egpu.HasLeftCards(pod)
+	if s.serversOut[name] == out {
+		return
+	}
+	if s.serversOut[name] = out; !out {
+		delete(s.serversOut, name)
+	}
+	for _, u := range s.claimed {
+		if u.device != nil && u.device.Name == name {
+			s.sawElasticGPU(u.device, false)
+			return
+		}
+	}
+}
+
 // lostUses of a pod that went unseen.
 func (s *Shell) lostUses(uid types.UID) {
 	for _, claim := range slices.Sorted(maps.Keys(s.claimed)) {
@@ -148,8 +170,8 @@ func (s *Shell) lostUses(uid types.UID) {
 // changeUse of a claim, and of its cards if that makes a difference.
 func (s *Shell) changeUse(claim string, change func(*claimUse)) {
 	u := s.usersOf(claim)
-	was := u.away()
-	if change(u); u.device != nil && u.away() != was {
+	was := s.away(u)
+	if change(u); u.device != nil && s.away(u) != was {
 		s.sawElasticGPU(u.device, false)
 	}
 	s.forgetUnused(claim)

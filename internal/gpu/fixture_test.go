@@ -65,6 +65,7 @@ func (w *world) start(t testing.TB, options placement.Options) {
 		WithInterceptorFuncs(interceptor.Funcs{SubResourceCreate: w.bind, List: w.list}).Build()
 	shell, err := gpu.New(gpu.Options{
 		Client: cache{w.client, w}, Direct: w.client, Engine: options, Queue: true, Hooks: w.hooks, Hold: time.Hour, Now: w.now, Log: logr.Discard(), Events: w.events,
+		ServerNamespace: "system",
 	})
 	if err != nil {
 		t.Fatal(err)

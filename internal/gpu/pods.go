@@ -63,12 +63,14 @@ func (s *Shell) sawPod(pod *corev1.Pod, gone bool) {
 		}
 		s.lost(key, pod.UID)
 		s.sawUses(pod, true)
+		s.sawServer(pod, true)
 		return
 	}
 	if v := version(pod.ResourceVersion); v > 0 && v <= s.listed {
 		return // a late watch: it was listed as it is since, or it is gone
 	}
 	s.sawUses(pod, false)
+	s.sawServer(pod, false)
 	t := s.pods[key]
 	if t != nil && t.uid != pod.UID {
 		s.lost(key, t.uid) // deleted and made again while we looked elsewhere

@@ -115,26 +115,49 @@ func TestCardOfAnotherNode(t *testing.T) {
 	}
 }
 
-// A card of another node is free while the pod that uses it has left it, wherever that is, and is not before nor after.
-func TestCardOfAnotherNodeIsFreeWhileItsPodHasLeftIt(t *testing.T) {
+// A card of another node is free while the pod that uses it has left it and its server has: what the agent of the pod's node
+// says frees no card of another. One that calls itself a server is none.
+func TestCardOfAnotherNodeIsFreeWhileItWasLeft(t *testing.T) {
 	w := apart(t, rack)
 	p := w.farPod("p")
 	w.mustBind(p, "cpu1")
 	get(w, p)
 	device := get(w, &egpu.ElasticGPU{ObjectMeta: metav1.ObjectMeta{Name: claims.DeviceName(&egpu.ElasticGPUClaim{ObjectMeta: metav1.ObjectMeta{UID: "claim-of-p"}})}})
-	w.Feed(false, device, p.DeepCopy())
-	free := func(what, told string, out corev1.ConditionStatus, want int64) {
-		t.Helper()
+	server := func(namespace, name string) *corev1.Pod {
+		s := pod(name, corev1.ResourceCPU, 1)
+		s.Namespace, s.UID, s.Spec.NodeName = namespace, types.UID(namespace+name), "gpu1"
+		s.Annotations = map[string]string{egpu.ServesAnnotation: device.Name}
+		return s
+	}
+	real := server("system", request.ServerName(device.Name))
+	w.Feed(false, device, real.DeepCopy(), p.DeepCopy())
+	says := func(p *corev1.Pod, told string, out corev1.ConditionStatus) {
 		p.Annotations[egpu.SwapAnnotation] = told
 		p.Status.Conditions = []corev1.PodCondition{{Type: egpu.SwappedOut, Status: out, Reason: egpu.ReasonMovedOut}}
 		w.Feed(false, p.DeepCopy())
+	}
+	free := func(what string, want int64) {
+		t.Helper()
 		if c := w.card("gpu1", 0); int64(c.FreeCore) != want {
 			t.Errorf("%s: %v free, want %v", what, c.FreeCore, want)
 		}
 	}
-	free("it is to leave", egpu.SwapOut, corev1.ConditionFalse, 40)
-	free("it has left", egpu.SwapOut, corev1.ConditionTrue, 100)
-	free("it is to come back", egpu.SwapIn, corev1.ConditionTrue, 40)
+	says(p, egpu.SwapOut, corev1.ConditionTrue)
+	free("its pod says that it has left", 40)
+	for _, forged := range []*corev1.Pod{server("ns", request.ServerName(device.Name)), server("system", "another")} {
+		says(forged, egpu.SwapOut, corev1.ConditionTrue)
+	}
+	free("others say that they have", 40)
+	says(real, egpu.SwapOut, corev1.ConditionFalse)
+	free("its server is to leave", 40)
+	says(real, egpu.SwapOut, corev1.ConditionTrue)
+	free("its server has left", 100)
+	says(p, egpu.SwapIn, corev1.ConditionTrue)
+	free("its pod is to come back", 40)
+	says(p, egpu.SwapOut, corev1.ConditionTrue)
+	free("it has left again", 100)
+	says(real, egpu.SwapIn, corev1.ConditionTrue)
+	free("its server is to come back", 40)
 }
 
 // A bind that fails leaves nothing on the other node either.

@@ -37,21 +37,23 @@ type Shell struct {
 	publish chan struct{} // allocations changed
 
 	// What follows belongs to the loop.
-	engine   *placement.Engine
-	nodes    *inventory.Nodes
-	pods     map[string]*tracked
-	devices  map[string]string            // ElasticGPUs in the engine, each as it was applied
-	claimed  map[string]*claimUse         // by claim, as namespace/name
-	unplaced map[string]*egpu.ElasticGPU  // those whose cards are not known
-	strays   map[string]map[string]*stray // by node and key
-	gangs    map[string]int               // bound pods by gang
-	reserved map[string]time.Time         // gangs with reservations, until when
-	binding  map[string]*binding
-	attempts map[string]attempt           // binds that failed, by pod
-	refused  map[client.ObjectKey]refusal // pods that no node could take
-	changed  map[string]bool              // nodes whose allocations differ from what was published
-	aside    map[string]aside             // objects that met a defect, as they were
-	faults   func(stage string, object client.Object)
+	engine  *placement.Engine
+	nodes   *inventory.Nodes
+	pods    map[string]*tracked
+	devices map[string]string    // ElasticGPUs in the engine, each as it was applied
+	claimed map[string]*claimUse // by claim, as namespace/name
+	// serversOut are the ElasticGPUs on cards of other nodes, by name, whose servers have left them.
+	serversOut map[string]bool
+	unplaced   map[string]*egpu.ElasticGPU  // those whose cards are not known
+	strays     map[string]map[string]*stray // by node and key
+	gangs      map[string]int               // bound pods by gang
+	reserved   map[string]time.Time         // gangs with reservations, until when
+	binding    map[string]*binding
+	attempts   map[string]attempt           // binds that failed, by pod
+	refused    map[client.ObjectKey]refusal // pods that no node could take
+	changed    map[string]bool              // nodes whose allocations differ from what was published
+	aside      map[string]aside             // objects that met a defect, as they were
+	faults     func(stage string, object client.Object)
 	// listed is the version of the pods that this leader read when it took over, 0 before: what a watch delivers from
 	// before it is out of date. endedMeanwhile are pods that went while they were read; nil at other times.
 	listed         uint64
@@ -79,8 +81,10 @@ type Options struct {
 	Hold time.Duration
 	// Queue says that Workloads can be read, so that the pods of a job are placed together.
 	Queue bool
-	Now   func() time.Time
-	Log   logr.Logger
+	// ServerNamespace is where pods serve cards to other nodes; no tenant makes pods there.
+	ServerNamespace string
+	Now             func() time.Time
+	Log             logr.Logger
 	// Events warn who has an object; nil for none.
 	Events events.EventRecorder
 }
@@ -98,7 +102,7 @@ func New(options Options) (*Shell, error) {
 		options: options, engine: engine, inbox: inbox.New(about),
 		ready: make(chan struct{}), leads: make(chan struct{}), ended: make(chan struct{}), publish: make(chan struct{}, 1),
 		nodes: inventory.NewNodes(describeNode), pods: map[string]*tracked{},
-		devices: map[string]string{}, claimed: map[string]*claimUse{}, unplaced: map[string]*egpu.ElasticGPU{}, strays: map[string]map[string]*stray{},
+		devices: map[string]string{}, claimed: map[string]*claimUse{}, serversOut: map[string]bool{}, unplaced: map[string]*egpu.ElasticGPU{}, strays: map[string]map[string]*stray{},
 		gangs: map[string]int{}, reserved: map[string]time.Time{}, binding: map[string]*binding{}, attempts: map[string]attempt{}, aside: map[string]aside{}, refused: map[client.ObjectKey]refusal{}, changed: map[string]bool{},
 	}, nil
 }

@@ -117,13 +117,15 @@ func newShell(env program.Env, cfg *v1alpha1.GPUSchedulerConfiguration, mgr mana
 		Client: mgr.GetClient(), Direct: direct, Cache: mgr.GetCache(),
 		Engine: placement.Options{Policy: cfg.Policy, Policies: policies(cfg), Ratings: cfg.Ratings},
 		Modes:  modes, Hooks: hooks, Hold: cfg.HoldGangsFor.Duration, Queue: queue, Log: env.Log.WithName("gpu"),
-		Events: mgr.GetEventRecorder(env.Name),
+		Events: mgr.GetEventRecorder(env.Name), ServerNamespace: serverNamespace(cfg),
 	})
 }
 
-// servers of cards that are used from other nodes run where this program does, in that namespace.
+// serverNamespace is where the servers of cards run that are used from other nodes: where this program does.
+func serverNamespace(cfg *v1alpha1.GPUSchedulerConfiguration) string { return cfg.LeaderElection.Namespace }
+
 func servers(cfg *v1alpha1.GPUSchedulerConfiguration) claims.Servers {
-	all := claims.Servers{Namespace: cfg.LeaderElection.Namespace, Engines: map[string]claims.Engine{}}
+	all := claims.Servers{Namespace: serverNamespace(cfg), Engines: map[string]claims.Engine{}}
 	for name, e := range cfg.RemoteEngines {
 		all.Engines[name] = claims.Engine{Image: e.Image, Command: e.Command, Memory: e.Memory}
 	}
