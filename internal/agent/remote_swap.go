@@ -75,16 +75,16 @@ func (s *Swapper) serversMoved(ctx context.Context, far []slots.Grant, where str
 
 // serverIs where its users were told to be, or says why it is not to be.
 func serverIs(server *corev1.Pod, where string) (there bool, why string) {
-	is, told := egpu.SwapCondition(server), server.Annotations[egpu.SwapAnnotation]
+	is, asked := egpu.SwapCondition(server), server.Annotations[egpu.SwapAnnotation]
 	switch {
-	case where == egpu.SwapOut && told != egpu.SwapOut:
+	case where == egpu.SwapOut && asked != egpu.SwapOut:
 		return false, server.Annotations[egpu.SharedAnnotation] // others stay
-	case where == egpu.SwapOut && is != nil && is.Reason == egpu.ReasonCannotMoveOut, where == egpu.SwapIn && told == egpu.SwapIn && is != nil && is.Reason == egpu.ReasonCannotMoveIn:
+	case where == egpu.SwapOut && is != nil && is.Reason == egpu.ReasonCannotMoveOut, where == egpu.SwapIn && asked == egpu.SwapIn && is != nil && is.Reason == egpu.ReasonCannotMoveIn:
 		return false, is.Message
 	case where == egpu.SwapOut:
 		return egpu.IsSwappedOut(server), ""
 	}
-	return told != egpu.SwapOut && reported(server) == corev1.ConditionFalse, ""
+	return asked != egpu.SwapOut && reported(server) == corev1.ConditionFalse, ""
 }
 
 func lastMove(server *corev1.Pod) string {

@@ -72,8 +72,8 @@ func newAfar(t *testing.T, hereToo bool) *afar {
 	return a
 }
 
-// told is what is written on the pod, and on its server; look then has the agent look, once.
-func (a *afar) told(pod, server string) {
+// asked is what is written on the pod, and on its server.
+func (a *afar) asked(pod, server string) {
 	a.Helper()
 	for _, to := range []struct {
 		pod  *corev1.Pod
@@ -100,7 +100,7 @@ func (a *afar) serverSays(conditions ...corev1.PodCondition) {
 	}
 }
 
-// says is what the pod's condition says once the agent has looked; nil if nothing.
+// says is what the pod's condition says once the agent has looked; no reason: nothing.
 func (a *afar) says(what string, status corev1.ConditionStatus, reason, message string) {
 	a.Helper()
 	result, err := a.swapper.Reconcile(a.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(a.pod)})
@@ -126,9 +126,9 @@ func condition(kind corev1.PodConditionType, status corev1.ConditionStatus, reas
 // A pod whose card is on another node is out once its server is, and in once that is.
 func TestPodLeavesWithItsServer(t *testing.T) {
 	a := newAfar(t, false)
-	a.told(egpu.SwapOut, "")
+	a.asked(egpu.SwapOut, "")
 	a.says("its server is not told yet", "", "", "")
-	a.told(egpu.SwapOut, egpu.SwapOut)
+	a.asked(egpu.SwapOut, egpu.SwapOut)
 	a.says("its server is being moved", "", "", "")
 	a.serverSays(condition(egpu.SwappedOut, corev1.ConditionTrue, egpu.ReasonMovedOut, "200 MiB of 1 containers"))
 	a.says("its server is out", corev1.ConditionTrue, egpu.ReasonMovedOut, "pod system/remote-e, 200 MiB of 1 containers")
@@ -140,9 +140,9 @@ func TestPodLeavesWithItsServer(t *testing.T) {
 	if a.pod.ResourceVersion != version {
 		t.Error("what is known was written again")
 	}
-	a.told(egpu.SwapIn, egpu.SwapOut)
+	a.asked(egpu.SwapIn, egpu.SwapOut)
 	a.says("called back, and its server is not yet", corev1.ConditionTrue, egpu.ReasonMovedOut, "")
-	a.told(egpu.SwapIn, egpu.SwapIn)
+	a.asked(egpu.SwapIn, egpu.SwapIn)
 	a.says("its server is being moved back", corev1.ConditionTrue, egpu.ReasonMovedOut, "")
 	a.serverSays(condition(egpu.SwappedOut, corev1.ConditionTrue, egpu.ReasonCannotMoveIn, "card 0 was given to others"))
 	a.says("its card is full", corev1.ConditionTrue, egpu.ReasonCannotMoveIn, "container main: its server, pod system/remote-e: card 0 was given to others")
@@ -153,12 +153,12 @@ func TestPodLeavesWithItsServer(t *testing.T) {
 // A server that cannot move, or that others use, says so for the pod; one that comes back by itself takes the pod's word back.
 func TestPodThatItsServerKeeps(t *testing.T) {
 	a := newAfar(t, false)
-	a.told(egpu.SwapOut, egpu.SwapOut)
+	a.asked(egpu.SwapOut, egpu.SwapOut)
 	a.serverSays(condition(egpu.SwappedOut, corev1.ConditionFalse, egpu.ReasonCannotMoveOut, "it shares memory"))
 	a.says("its server cannot", corev1.ConditionFalse, egpu.ReasonCannotMoveOut, "its server, pod system/remote-e: it shares memory")
 	a.serverSays(condition(egpu.SwappedOut, corev1.ConditionTrue, egpu.ReasonMovedOut, "all of it"))
 	a.says("its server is out", corev1.ConditionTrue, egpu.ReasonMovedOut, "all of it")
-	a.told(egpu.SwapOut, egpu.SwapIn)
+	a.asked(egpu.SwapOut, egpu.SwapIn)
 	a.server.Annotations[egpu.SharedAnnotation] = "pods of 2 jobs use its claim: p, q"
 	if err := a.client.Update(t.Context(), a.server); err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func TestPodThatItsServerKeeps(t *testing.T) {
 // Of a pod with a card here and one on another node all is out, or nothing.
 func TestPodLeavesCardsHereAndAfar(t *testing.T) {
 	a := newAfar(t, true)
-	a.told(egpu.SwapOut, egpu.SwapOut)
+	a.asked(egpu.SwapOut, egpu.SwapOut)
 	a.says("its server is on its way", "", "", "")
 	if len(a.here) > 0 {
 		t.Error("what is here has left, and what is afar may not")

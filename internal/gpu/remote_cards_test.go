@@ -131,8 +131,8 @@ func TestCardOfAnotherNodeIsFreeWhileItWasLeft(t *testing.T) {
 	}
 	real := server("system", request.ServerName(device.Name))
 	w.Feed(false, device, real.DeepCopy(), p.DeepCopy())
-	says := func(p *corev1.Pod, told string, out corev1.ConditionStatus) {
-		p.Annotations[egpu.SwapAnnotation] = told
+	says := func(p *corev1.Pod, asked string, out corev1.ConditionStatus) {
+		p.Annotations[egpu.SwapAnnotation] = asked
 		p.Status.Conditions = []corev1.PodCondition{{Type: egpu.SwappedOut, Status: out, Reason: egpu.ReasonMovedOut}}
 		w.Feed(false, p.DeepCopy())
 	}

@@ -34,6 +34,8 @@ func jobLeavesItsCard(t *testing.T, f *far, claim *egpu.ElasticGPUClaim, device 
 	}}
 	job.Spec.Suspend = ptr.To(true)
 	job.Spec.Template.Annotations, job.Spec.Template.Spec = p.Annotations, p.Spec
+	// A session of before may last half a minute; its context is most of the share.
+	eventuallyMetric(t, "elastic_gpu_container_processes", server, func(v float64) bool { return v == 0 })
 	cluster.Make(t, job)
 	work := program{t, onlyPodOf(t, job)}
 	work.says("ready 0")

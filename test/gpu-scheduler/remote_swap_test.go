@@ -58,7 +58,7 @@ func agentSays(t *testing.T, p *corev1.Pod, status corev1.ConditionStatus, reaso
 	})
 }
 
-func toldTo(t *testing.T, p *corev1.Pod, where string) {
+func askedTo(t *testing.T, p *corev1.Pod, where string) {
 	t.Helper()
 	sandbox.Eventually(t, fmt.Sprintf("pod %s is told %q", p.Name, where), func(ctx context.Context) error {
 		if err := cluster.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
@@ -132,14 +132,14 @@ func preemptedJobLeavesACardOfAnotherNode(t *testing.T) {
 	gpu, record := d.Spec.RemoteGPU.GPUName, egpu.DeviceNamespace+"/"+d.Name
 	deviceSays(t, d, egpu.ReasonServed)
 	server := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "elastic-queue", Name: "remote-" + d.Name}}
-	toldTo(t, server, "")
+	askedTo(t, server, "")
 
 	urgent := queued(ns, "urgent")
 	urgent.Labels["kueue.x-k8s.io/priority-class"] = ns
 	urgent.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{egpu.ResourceCore: resource.MustParse("70")}
 	cluster.Make(t, urgent)
-	toldTo(t, p, egpu.SwapOut)
-	toldTo(t, server, egpu.SwapOut)
+	askedTo(t, p, egpu.SwapOut)
+	askedTo(t, server, egpu.SwapOut)
 	if is := cluster.WorkloadOf(t, job); !apimeta.IsStatusConditionTrue(is.Status.Conditions, kueue.WorkloadQuotaReserved) {
 		t.Errorf("its quota is gone, and it has the card: %+v", is.Status.Conditions)
 	}
@@ -156,13 +156,13 @@ func preemptedJobLeavesACardOfAnotherNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitQuota(t, job, true)
-	toldTo(t, p, egpu.SwapIn)
+	askedTo(t, p, egpu.SwapIn)
 	waitGPU(t, gpu, func(g *egpu.GPU) bool { return g.Status.Allocated[record] != nil })
-	toldTo(t, server, egpu.SwapIn)
+	askedTo(t, server, egpu.SwapIn)
 	agentSays(t, server, corev1.ConditionFalse, egpu.ReasonMovedIn)
 	agentSays(t, p, corev1.ConditionFalse, egpu.ReasonMovedIn)
-	toldTo(t, p, "")
-	toldTo(t, server, "")
+	askedTo(t, p, "")
+	askedTo(t, server, "")
 	deviceSays(t, d, egpu.ReasonServed)
 	uid := p.UID
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil {

@@ -76,11 +76,11 @@ func whereTo(users []*corev1.Pod, server *corev1.Pod) string {
 	if len(users) > 0 && !slices.ContainsFunc(users, stays) {
 		return egpu.SwapOut
 	}
-	is, told := egpu.SwapCondition(server), server.Annotations[egpu.SwapAnnotation]
+	is, asked := egpu.SwapCondition(server), server.Annotations[egpu.SwapAnnotation]
 	switch {
-	case told == "" && !isOut(server):
+	case asked == "" && !isOut(server):
 		return ""
-	case told == egpu.SwapIn && is != nil && is.Reason == egpu.ReasonMovedIn:
+	case asked == egpu.SwapIn && is != nil && is.Reason == egpu.ReasonMovedIn:
 		return ""
 	}
 	return egpu.SwapIn

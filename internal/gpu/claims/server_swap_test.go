@@ -21,10 +21,10 @@ import (
 )
 
 // farUser is a pod on a node that uses claim c.
-func farUser(name, job, told string) *corev1.Pod {
+func farUser(name, job, asked string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Annotations: map[string]string{egpu.ClaimPrefix + "main": "c"}}}
 	pod.Spec.NodeName, pod.Spec.Containers = "elsewhere", []corev1.Container{{Name: "main"}}
-	for key, value := range map[string]string{kueue.WorkloadAnnotation: job, egpu.SwapAnnotation: told} {
+	for key, value := range map[string]string{kueue.WorkloadAnnotation: job, egpu.SwapAnnotation: asked} {
 		if value != "" {
 			pod.Annotations[key] = value
 		}
@@ -43,7 +43,7 @@ func TestWhereAServerGoes(t *testing.T) {
 	pending.Spec.NodeName, ended.Status.Phase = "", corev1.PodFailed
 	for name, test := range map[string]struct {
 		users      []*corev1.Pod
-		told       string
+		asked       string
 		conditions []corev1.PodCondition
 		want       string
 	}{
@@ -53,20 +53,20 @@ func TestWhereAServerGoes(t *testing.T) {
 		"one of two leaves":                 {users: []*corev1.Pod{farUser("a", "j", out), farUser("b", "j", "")}, want: ""},
 		"both leave":                        {users: []*corev1.Pod{farUser("a", "j", out), farUser("b", "k", out)}, want: out},
 		"who does not run yet, and who has": {users: []*corev1.Pod{farUser("a", "j", out), pending, ended}, want: out},
-		"one comes back":                    {users: []*corev1.Pod{farUser("a", "j", out), farUser("b", "j", in)}, told: out, conditions: moved(corev1.ConditionTrue, egpu.ReasonMovedOut), want: in},
-		"one has come":                      {users: []*corev1.Pod{farUser("a", "j", out), farUser("b", "k", "")}, told: out, conditions: moved(corev1.ConditionTrue, egpu.ReasonMovedOut), want: in},
-		"those who left are gone":           {told: out, conditions: moved(corev1.ConditionTrue, egpu.ReasonMovedOut), want: in},
-		"it is on its way back":             {users: []*corev1.Pod{farUser("a", "j", in)}, told: in, conditions: moved(corev1.ConditionTrue, egpu.ReasonMovedOut), want: in},
-		"its card is full":                  {users: []*corev1.Pod{farUser("a", "j", in)}, told: in, conditions: moved(corev1.ConditionTrue, egpu.ReasonCannotMoveIn), want: in},
-		"it is back":                        {users: []*corev1.Pod{farUser("a", "j", in)}, told: in, conditions: moved(corev1.ConditionFalse, egpu.ReasonMovedIn), want: ""},
-		"it could not leave":                {users: []*corev1.Pod{farUser("a", "j", "")}, told: out, conditions: moved(corev1.ConditionFalse, egpu.ReasonCannotMoveOut), want: in},
+		"one comes back":                    {users: []*corev1.Pod{farUser("a", "j", out), farUser("b", "j", in)}, asked: out, conditions: moved(corev1.ConditionTrue, egpu.ReasonMovedOut), want: in},
+		"one has come":                      {users: []*corev1.Pod{farUser("a", "j", out), farUser("b", "k", "")}, asked: out, conditions: moved(corev1.ConditionTrue, egpu.ReasonMovedOut), want: in},
+		"those who left are gone":           {asked: out, conditions: moved(corev1.ConditionTrue, egpu.ReasonMovedOut), want: in},
+		"it is on its way back":             {users: []*corev1.Pod{farUser("a", "j", in)}, asked: in, conditions: moved(corev1.ConditionTrue, egpu.ReasonMovedOut), want: in},
+		"its card is full":                  {users: []*corev1.Pod{farUser("a", "j", in)}, asked: in, conditions: moved(corev1.ConditionTrue, egpu.ReasonCannotMoveIn), want: in},
+		"it is back":                        {users: []*corev1.Pod{farUser("a", "j", in)}, asked: in, conditions: moved(corev1.ConditionFalse, egpu.ReasonMovedIn), want: ""},
+		"it could not leave":                {users: []*corev1.Pod{farUser("a", "j", "")}, asked: out, conditions: moved(corev1.ConditionFalse, egpu.ReasonCannotMoveOut), want: in},
 		"it left after it was told not to":  {users: []*corev1.Pod{farUser("a", "j", "")}, conditions: moved(corev1.ConditionTrue, egpu.ReasonMovedOut), want: in},
 		"it is idle":                        {users: []*corev1.Pod{farUser("a", "j", "")}, conditions: moved(corev1.ConditionTrue, egpu.ReasonIdle), want: ""},
 	} {
 		server := &corev1.Pod{}
 		server.Status.Conditions = test.conditions
-		if test.told != "" {
-			server.Annotations = map[string]string{egpu.SwapAnnotation: test.told}
+		if test.asked != "" {
+			server.Annotations = map[string]string{egpu.SwapAnnotation: test.asked}
 		}
 		var users []*corev1.Pod
 		for _, pod := range test.users {
