@@ -51,8 +51,13 @@ func jobLeavesItsCard(t *testing.T, f *far, claim *egpu.ElasticGPUClaim, device 
 	if allocated(t, device) {
 		t.Error("it has left the card, and has its share")
 	}
-	if _, saw := podOf(t, urgent); saw.Backend != "whole" || saw.Cards != 2 {
-		t.Fatalf("%+v: want both cards, of which it had a part", saw)
+	other, saw := podOf(t, urgent)
+	if saw.Backend != "whole" || saw.Error != "" {
+		t.Fatalf("%+v: want whole cards", saw)
+	}
+	gpu := &egpu.GPU{}
+	if err := cluster.Get(t.Context(), client.ObjectKey{Name: device.Spec.RemoteGPU.GPUName}, gpu); err != nil || gpu.Status.Allocated[other.Namespace+"/"+other.Name] == nil {
+		t.Errorf("the card of which it had a part is allocated to %+v: %v", gpu.Status.Allocated, err)
 	}
 	if wl := cluster.WorkloadOf(t, job); apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved) {
 		t.Errorf("it was swapped out and holds quota: %+v", wl.Status)
