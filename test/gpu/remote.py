@@ -119,8 +119,27 @@ def share(t):
     t.row("remote, 30 % of a card from afar beside 70 % here", f"{100 * there:.1f} % and {100 * here:.1f} % of alone", t.close(there, .3, .05) and t.close(here, .7, .05))
 
 
+def swap(t):
+    """The server is moved off the card while its program trains, for longer than a session may be without a connection."""
+    c = t.Container("moves", extra=("swap on",))
+    afar = Remote(t, UNIX, c)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        trains = pool.submit(afar.bench, "train", 60, timeout=300)
+        t.wait_for(os.path.join(c.dir, "run", "control"))
+        time.sleep(10)
+        used = lambda: int(t.sh("nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits").stdout.split()[0])
+        before, out, left = used(), c.ask("out"), used()
+        waits = trains.running()
+        time.sleep(40)
+        waits, back = waits and trains.running(), c.ask("in")
+        steps = trains.result().get("steps_per_second", 0)
+    afar.end()
+    moved = f"{out.get('bytes', 0) >> 20} MiB out in {out.get('total_s')} s, in {back.get('total_s')} s; {before} MiB of the card in use, {left} without it; {steps:.0f} steps a second in all"
+    t.row("remote, 40 s off the card, and on", out.get("ok") and moved or str(out), out.get("ok") and back.get("ok") and waits and left < before and steps > 0)
+
+
 def run(t):
     """The machine's noise moves what is from afar and what is not, so they are measured in turn; figures are medians."""
-    all_parts = {"calls": calls, "training": training, "agents": agents, "share": share}
+    all_parts = {"calls": calls, "training": training, "agents": agents, "share": share, "swap": swap}
     for part in [p for p in os.environ.get("PARTS", "").split() if p in all_parts] or all_parts:
         all_parts[part](t)
