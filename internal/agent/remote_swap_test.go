@@ -246,8 +246,12 @@ func TestServersSayWhetherTheyCouldBeSwapped(t *testing.T) {
 	serves := slots.Grant{Backend: "gpushare", Share: *conformance.Subject{}.Share("3", 0)}
 	serves.Pod, serves.UID, serves.Container, serves.Serves = client.ObjectKeyFromObject(a.server), a.server.UID, "server", farClaim
 	a.serverSays()
-	r = &SwapReporter{Client: a.client, Grants: func() ([]slots.Grant, error) { return []slots.Grant{serves}, nil }, Log: testr.New(t), Processes: func(context.Context, *share.Share) ([]gpushare.Process, error) {
-		return []gpushare.Process{{PID: 7, Immovable: "arrays"}}, nil
-	}}
+	processes := []gpushare.Process{{PID: 7, Immovable: "arrays"}}
+	r = &SwapReporter{Client: a.client, Log: testr.New(t),
+		Grants:    func() ([]slots.Grant, error) { return []slots.Grant{serves}, nil },
+		Processes: func(context.Context, *share.Share) ([]gpushare.Process, error) { return processes, nil },
+	}
 	says("the server", a.server, corev1.ConditionFalse, "container server: process 7: arrays")
+	processes = nil
+	says("the server of a program that has ended", a.server, corev1.ConditionTrue, "")
 }

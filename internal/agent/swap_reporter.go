@@ -89,7 +89,7 @@ func (r *SwapReporter) report(ctx context.Context, uid types.UID, mine []slots.G
 }
 
 // immovable says why one of a pod's containers could not be moved; known is false where one does not answer, or has
-// nothing on a card yet.
+// nothing on a card yet. A server that has nothing there any more is movable: what it says is of who uses it next.
 func (r *SwapReporter) immovable(ctx context.Context, mine []slots.Grant) (why string, known bool) {
 	if why := immovable(mine); why != "" {
 		return why, true
@@ -117,7 +117,7 @@ func (r *SwapReporter) immovable(ctx context.Context, mine []slots.Grant) (why s
 			known = true
 		}
 	}
-	return "", known
+	return "", known || mine[0].Serves != ""
 }
 
 // write the condition, if it says something new.

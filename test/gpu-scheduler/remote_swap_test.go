@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -171,10 +172,23 @@ func preemptedJobLeavesACardOfAnotherNode(t *testing.T) {
 	if again := podOfJob(t, job); again.UID != uid || ptr.Deref(job.Spec.Suspend, false) {
 		t.Error("it was stopped")
 	}
+	// A pod of another job uses the claim, too: from now on the server would leave with both of them, or not at all.
+	other := user(ns, "other", c.Name)
+	other.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+	cluster.Make(t, other)
+	sandbox.Eventually(t, "the server says who uses it", func(ctx context.Context) error {
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(server), server); err != nil {
+			return err
+		}
+		if got := server.Annotations[egpu.SharedAnnotation]; !strings.Contains(got, other.Name) || !strings.Contains(got, p.Name) {
+			return fmt.Errorf("it says %q", got)
+		}
+		return nil
+	})
 	if err := cluster.Delete(t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		t.Fatal(err)
 	}
-	remove(t, c)
+	remove(t, other, c)
 	waitGone(t, d)
 	waitGone(t, server)
 }

@@ -24,6 +24,8 @@ import (
 // complete and the quota is released. When the job is admitted again, the memory is moved back and the pods
 // continue.
 //
+// What a pod has on cards of other nodes it says of itself, too, after the servers that have it there: it is asked as any.
+//
 // The state is in the pods: an annotation says where their memory is to be, a condition where it is; pods
 // that are back have no annotation. Nothing else is remembered, so a new leader can continue.
 
