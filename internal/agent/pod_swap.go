@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -292,19 +293,44 @@ func (s *Swapper) canReturn(ctx context.Context, pod *corev1.Pod, mine []slots.G
 			if record.Guessed {
 				return true, fmt.Sprintf("card %d: the scheduler does not know that the pod had it", card.Index), nil
 			}
-			var core, memory int64
-			for _, user := range gpu.Status.Allocated {
-				for _, c := range user.Containers {
-					core += c.Resource.Name(egpu.ResourceCore, resource.DecimalSI).Value()
-					memory += c.Resource.Name(egpu.ResourceMemory, resource.DecimalSI).Value()
-				}
-			}
+			core, memory := given(gpu, func(*egpu.PodResource) bool { return true })
 			if core > 100 || memory > gpu.Spec.Memory {
+				if core, memory := given(gpu, func(r *egpu.PodResource) bool { return !s.leaves(ctx, r) }); core <= 100 && memory <= gpu.Spec.Memory {
+					return false, "", nil
+				}
 				return true, fmt.Sprintf("card %d was given to others meanwhile: with it, %d percent and %d of %d MiB are given out", card.Index, core, memory, gpu.Spec.Memory), nil
 			}
 		}
 	}
 	return true, "", nil
+}
+
+// given is what those of whom counts says so have of a card, as the scheduler recorded it.
+func given(gpu *egpu.GPU, counts func(*egpu.PodResource) bool) (core, memory int64) {
+	for _, user := range gpu.Status.Allocated {
+		if !counts(user) {
+			continue
+		}
+		for _, c := range user.Containers {
+			core += c.Resource.Name(egpu.ResourceCore, resource.DecimalSI).Value()
+			memory += c.Resource.Name(egpu.ResourceMemory, resource.DecimalSI).Value()
+		}
+	}
+	return core, memory
+}
+
+// leaves says that a pod which the scheduler has recorded on a card is about to end, or gone: quota is given back when a job is
+// deleted, and its pods may take a moment longer.
+func (s *Swapper) leaves(ctx context.Context, r *egpu.PodResource) bool {
+	if r.Pod == "" || r.Namespace == egpu.DeviceNamespace {
+		return false
+	}
+	pod := &corev1.Pod{}
+	err := s.Client.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Pod}, pod)
+	if err != nil {
+		return apierrors.IsNotFound(err)
+	}
+	return pod.UID != r.UID || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // recordOf what a pod has of a card, by itself or by its ElasticGPU, which says that it is this pod's by the claim that it

@@ -192,7 +192,11 @@ func TestPodComesBackWhereThereIsCapacity(t *testing.T) {
 	grant := slots.Grant{Backend: "gpushare", Share: *conformance.Subject{}.Share("3", 0)}
 	grant.UID = pod.UID
 	gpu := &egpu.GPU{ObjectMeta: metav1.ObjectMeta{Name: "n-0"}, Spec: egpu.GPUSpec{NodeName: "n", Memory: 40960}}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod, gpu).WithStatusSubresource(pod, gpu).Build()
+	goes := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "goes", UID: "goes", Finalizers: []string{"a.test/stays"}}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod, gpu, goes).WithStatusSubresource(pod, gpu).Build()
+	if err := c.Delete(t.Context(), goes); err != nil {
+		t.Fatal(err)
+	}
 	moves := &shares{out: map[string]bool{"3": true}}
 	swapper := &agent.Swapper{Client: c, Shares: moves, OnCard: moves.processes, Grants: func() ([]slots.Grant, error) { return []slots.Grant{grant}, nil }}
 	holds := func(percent int64) *egpu.PodResource {
@@ -200,12 +204,18 @@ func TestPodComesBackWhereThereIsCapacity(t *testing.T) {
 			egpu.ResourceCore: *resource.NewQuantity(percent, resource.DecimalSI), egpu.ResourceMemory: resource.MustParse("1000"),
 		}}}}
 	}
+	of := func(name string, percent int64) *egpu.PodResource {
+		r := holds(percent)
+		r.Namespace, r.Pod, r.UID = "team", name, types.UID(name)
+		return r
+	}
 	for _, step := range []struct {
 		what      string
 		allocated map[string]*egpu.PodResource
 		out       bool
 		reason    string
 	}{
+		{"one that goes is recorded, and one that is gone", map[string]*egpu.PodResource{"team/goes": of("goes", 80), "team/gone": of("gone", 20), "team/back": holds(30)}, true, egpu.ReasonMovedOut},
 		{"the scheduler does not know", map[string]*egpu.PodResource{"team/other": holds(70)}, true, egpu.ReasonMovedOut},
 		{"others have taken its place", map[string]*egpu.PodResource{"team/other": holds(80), "team/back": holds(30)}, true, egpu.ReasonCannotMoveIn},
 		{"there is capacity", map[string]*egpu.PodResource{"team/other": holds(70), "team/back": holds(30)}, false, egpu.ReasonMovedIn},
