@@ -119,80 +119,103 @@ func (s *Swapper) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	return ctrl.Result{}, s.report(ctx, pod, reported(pod), reason, err.Error())
 }
 
-// move a pod's memory to where its annotation says. To move what is there already does nothing.
-func (s *Swapper) move(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
-	move, status, reason, failed := s.Shares.In, corev1.ConditionFalse, egpu.ReasonMovedIn, egpu.ReasonCannotMoveIn
-	// Where it stays if it cannot be moved.
-	stays := reported(pod)
+// way of a pod's memory: out to the host, or in.
+type way struct {
+	where          string
+	move, back     func(context.Context, *share.Share) (int64, error) // back is nil for a move that is not undone
+	status         corev1.ConditionStatus
+	reason, failed string
+}
+
+// wayOf a pod is what its annotation says; false if that is neither.
+func (s *Swapper) wayOf(pod *corev1.Pod) (way, bool) {
 	switch where := pod.Annotations[egpu.SwapAnnotation]; where {
 	case egpu.SwapIn:
+		return way{where, s.Shares.In, nil, corev1.ConditionFalse, egpu.ReasonMovedIn, egpu.ReasonCannotMoveIn}, true
 	case egpu.SwapOut:
-		move, status, reason, failed = s.Shares.Out, corev1.ConditionTrue, egpu.ReasonMovedOut, egpu.ReasonCannotMoveOut
-	default:
-		return ctrl.Result{}, s.report(ctx, pod, stays, egpu.ReasonCannotMoveOut, fmt.Sprintf("annotation %s is %q: write out or in", egpu.SwapAnnotation, where))
+		w := way{where, s.Shares.Out, nil, corev1.ConditionTrue, egpu.ReasonMovedOut, egpu.ReasonCannotMoveOut}
+		if reported(pod) == corev1.ConditionFalse {
+			w.back = s.Shares.In // all of a pod is out, or nothing
+		}
+		return w, true
 	}
-	refuse := func(format string, words ...any) (ctrl.Result, error) {
-		return ctrl.Result{RequeueAfter: retryPeriod}, s.report(ctx, pod, stays, failed, fmt.Sprintf(format, words...))
+	return way{}, false
+}
+
+// outcome of a move.
+type outcome struct {
+	moved   []string
+	bytes   int64
+	waits   bool   // it is not known yet
+	refused string // why it was not moved
+	onCard  bool   // and that it has the card, whatever was reported before
+}
+
+// move a pod's memory to where its annotation says. To move what is there already does nothing.
+func (s *Swapper) move(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
+	stays := reported(pod) // where it is if it cannot be moved
+	w, known := s.wayOf(pod)
+	if !known {
+		return ctrl.Result{}, s.report(ctx, pod, stays, egpu.ReasonCannotMoveOut, fmt.Sprintf("annotation %s is %q: write out or in", egpu.SwapAnnotation, pod.Annotations[egpu.SwapAnnotation]))
 	}
 	mine, err := s.grantsOf(pod)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if why := immovable(mine); why != "" {
-		return refuse("%s", why)
+	here, far := hereAndFar(mine)
+	o := outcome{refused: immovable(mine)}
+	if o.refused == "" {
+		o, err = s.moveServers(ctx, far, &w)
 	}
-	mine, far := hereAndFar(mine)
-	moved, why, err := s.serversMoved(ctx, far, pod.Annotations[egpu.SwapAnnotation])
+	if err == nil && o.refused == "" && !o.waits {
+		err = s.moveHere(ctx, pod, here, &w, &o)
+	}
 	switch {
 	case err != nil:
 		return ctrl.Result{}, err
-	case why != "":
-		if status == corev1.ConditionTrue {
-			stays = corev1.ConditionFalse // whatever was reported before: it has the card
-		}
-		return refuse("%s", why)
-	case moved == nil && len(far) > 0:
+	case o.refused != "" && o.onCard:
+		return ctrl.Result{RequeueAfter: retryPeriod}, s.report(ctx, pod, corev1.ConditionFalse, w.failed, o.refused)
+	case o.refused != "":
+		return ctrl.Result{RequeueAfter: retryPeriod}, s.report(ctx, pod, stays, w.failed, o.refused)
+	case o.waits:
 		return ctrl.Result{RequeueAfter: allocationPoll}, nil
 	}
-	if status == corev1.ConditionFalse && stays == corev1.ConditionTrue {
-		known, full, err := s.canReturn(ctx, pod, mine)
-		switch {
-		case err != nil:
-			return ctrl.Result{}, err
-		case full != "":
-			return refuse("%s", full)
-		case !known:
-			return ctrl.Result{RequeueAfter: allocationPoll}, nil
-		}
-	}
-	var back func(context.Context, *share.Share) (int64, error)
-	if status == corev1.ConditionTrue && stays == corev1.ConditionFalse {
-		back = s.Shares.In // all of a pod is out, or nothing
-	}
-	bytes, err := moveAll(ctx, mine, move, back)
-	if err != nil {
-		return refuse("%v", err)
-	}
-	if status == corev1.ConditionTrue {
-		if err := s.confirmOut(ctx, mine); err != nil {
-			stays = corev1.ConditionFalse // whatever was reported before: it has the card
-			return refuse("%v", errors.Join(err, moveBack(ctx, mine, back)))
-		}
-	}
 	result := ctrl.Result{}
-	if status == corev1.ConditionTrue {
+	if w.status == corev1.ConditionTrue {
 		result.RequeueAfter = newProcessPoll
-		if len(mine) == 0 {
+		if len(here) == 0 {
 			result.RequeueAfter = retryPeriod // new processes are for its servers' agents to find
 		}
-		if said := egpu.SwapCondition(pod); stays == corev1.ConditionTrue && bytes == 0 && said.Reason == reason {
+		if said := egpu.SwapCondition(pod); stays == corev1.ConditionTrue && o.bytes == 0 && said.Reason == w.reason {
 			return result, nil // nothing new was there
 		}
 	}
-	if len(mine) > 0 {
-		moved = append([]string{fmt.Sprintf("%d MiB of %d containers", bytes>>20, len(mine))}, moved...)
+	return result, s.report(ctx, pod, w.status, w.reason, strings.Join(o.moved, "; "))
+}
+
+// moveHere moves what a pod has of this node's cards.
+func (s *Swapper) moveHere(ctx context.Context, pod *corev1.Pod, mine []slots.Grant, w *way, o *outcome) error {
+	if w.status == corev1.ConditionFalse && reported(pod) == corev1.ConditionTrue {
+		known, full, err := s.canReturn(ctx, pod, mine)
+		if o.refused, o.waits = full, !known; err != nil || full != "" || !known {
+			return err
+		}
 	}
-	return result, s.report(ctx, pod, status, reason, strings.Join(moved, "; "))
+	bytes, err := moveAll(ctx, mine, w.move, w.back)
+	if err != nil {
+		o.refused = err.Error()
+		return nil
+	}
+	if w.status == corev1.ConditionTrue {
+		if err := s.confirmOut(ctx, mine); err != nil {
+			o.refused, o.onCard = errors.Join(err, moveBack(ctx, mine, w.back)).Error(), true
+			return nil
+		}
+	}
+	if o.bytes = bytes; len(mine) > 0 {
+		o.moved = append([]string{fmt.Sprintf("%d MiB of %d containers", bytes>>20, len(mine))}, o.moved...)
+	}
+	return nil
 }
 
 // immovable says why what a pod has cannot be moved at all.

@@ -50,30 +50,31 @@ func hereAndFar(grants []slots.Grant) (here, far []slots.Grant) {
 	return here, far
 }
 
-// serversMoved says what the servers of a pod's cards on other nodes have moved, once all of them are where they were told to
-// be, and why if one of them is not to be moved.
-func (s *Swapper) serversMoved(ctx context.Context, far []slots.Grant, where string) (moved []string, why string, err error) {
+// moveServers says what the servers of a pod's cards on other nodes have moved, once all of them are where they were asked to
+// be. They move by themselves.
+func (s *Swapper) moveServers(ctx context.Context, far []slots.Grant, w *way) (o outcome, err error) {
 	for i := range far {
 		server, err := s.Server(ctx, far[i].Remote)
 		if apierrors.IsNotFound(err) {
-			return nil, "", nil // another one is made
+			return outcome{waits: true}, nil // another one is made
 		}
 		if err != nil {
-			return nil, "", err
+			return o, err
 		}
-		there, why := serverIs(server, where)
+		there, why := serverIs(server, w.where)
 		switch {
 		case why != "":
-			return nil, fmt.Sprintf("container %s: its server, pod %s/%s: %s", far[i].Container, server.Namespace, server.Name, why), nil
+			why = fmt.Sprintf("container %s: its server, pod %s/%s: %s", far[i].Container, server.Namespace, server.Name, why)
+			return outcome{refused: why, onCard: w.status == corev1.ConditionTrue}, nil
 		case !there:
-			return nil, "", nil
+			return outcome{waits: true}, nil
 		}
-		moved = append(moved, fmt.Sprintf("pod %s/%s, %s", server.Namespace, server.Name, lastMove(server)))
+		o.moved = append(o.moved, fmt.Sprintf("pod %s/%s, %s", server.Namespace, server.Name, lastMove(server)))
 	}
-	return moved, "", nil
+	return o, nil
 }
 
-// serverIs where its users were told to be, or says why it is not to be.
+// serverIs where its users were asked to be, or says why it is not to be.
 func serverIs(server *corev1.Pod, where string) (there bool, why string) {
 	is, asked := egpu.SwapCondition(server), server.Annotations[egpu.SwapAnnotation]
 	switch {

@@ -43,7 +43,7 @@ func TestWhereAServerGoes(t *testing.T) {
 	pending.Spec.NodeName, ended.Status.Phase = "", corev1.PodFailed
 	for name, test := range map[string]struct {
 		users      []*corev1.Pod
-		asked       string
+		asked      string
 		conditions []corev1.PodCondition
 		want       string
 	}{

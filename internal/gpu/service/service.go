@@ -122,7 +122,9 @@ func newShell(env program.Env, cfg *v1alpha1.GPUSchedulerConfiguration, mgr mana
 }
 
 // serverNamespace is where the servers of cards run that are used from other nodes: where this program does.
-func serverNamespace(cfg *v1alpha1.GPUSchedulerConfiguration) string { return cfg.LeaderElection.Namespace }
+func serverNamespace(cfg *v1alpha1.GPUSchedulerConfiguration) string {
+	return cfg.LeaderElection.Namespace
+}
 
 func servers(cfg *v1alpha1.GPUSchedulerConfiguration) claims.Servers {
 	all := claims.Servers{Namespace: serverNamespace(cfg), Engines: map[string]claims.Engine{}}
