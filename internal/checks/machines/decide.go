@@ -37,6 +37,7 @@ type view struct {
 	terms    workload.PurchaseTerms
 	before   time.Duration // for which it ran in earlier admissions
 	admitted time.Time     // zero: it is not
+	saved    time.Time     // when it last saved its work, as it says; zero: it does not
 	moved    int           // how often it was stopped to go back to spot nodes
 	moving   time.Time     // when it was evicted for that, and has no quota since; zero: it was not
 	ends     bool          // with an eviction: nobody starts its pods again
@@ -326,7 +327,7 @@ func (v *view) job(part *part) cloud.Job {
 	}
 	j := cloud.Job{
 		Machines: 1, Left: left, Checkpoint: v.terms.Checkpoint, StartUp: part.startUp, Deadline: v.terms.Deadline, DelayPrice: v.terms.DelayPrice,
-		Restarts: true, Moves: v.movesLeft(part),
+		Moves: v.movesLeft(part), Told: cloud.Told(v.saved, v.now),
 	}
 	if most := v.now.Add(longestWait); j.Deadline.After(most) {
 		j.Deadline = most

@@ -59,11 +59,12 @@ type runningJob struct {
 	*Job
 	learned        *cloud.Learned
 	saved, unsaved int // minutes
+	savedAt, told  int // when it last saved its work, and when as far as it was reported; 0: never
 	on             int // index of the offer, plus 1; 0: none
 	starting       int // minutes until it runs
 	ran            int // minutes on the machines that it has
 	next           int // index of the offer it moves to, plus 1, once its machines have started; 0: none
-	nextIn         int // minutes until then
+	nextIn         int // minutes until then; less than 0: since
 	look           int // when to ask again
 	moves          int // how often it was stopped to go elsewhere
 	done           bool
@@ -77,10 +78,21 @@ func (w *run) minute(t int) {
 			continue
 		}
 		w.checkLoss(j)
+		w.report(j)
 		if t >= j.look {
 			w.ask(j)
 		}
 		w.pass(j)
+	}
+}
+
+// report has a job say that it has saved its work, a minute later. The rule is asked anew then, as the check is.
+func (w *run) report(j *runningJob) {
+	if !w.rule.Tells || j.told == j.savedAt || j.savedAt >= w.t {
+		return
+	}
+	if j.told = j.savedAt; j.next == 0 || j.nextIn <= 0 {
+		j.look = min(j.look, w.t)
 	}
 }
 
@@ -127,15 +139,14 @@ func (w *run) checkLoss(j *runningJob) {
 		return
 	}
 	j.learned.Lost(place, j.Machines, w.now)
-	j.on, j.starting, j.unsaved, j.ran, j.look = j.next, j.nextIn, 0, 0, w.t+j.nextIn
-	j.next, j.nextIn = 0, 0
+	j.on, j.starting, j.unsaved, j.ran, j.look = 0, 0, 0, 0, w.t
 	w.out.Losses++
 }
 
 // ask the rule, and do what it says: at most one try to buy in a minute.
 func (w *run) ask(j *runningJob) {
 	job := w.job(j)
-	if j.on > 0 && !w.rule.AtSaves {
+	if j.on > 0 {
 		if job = w.restarting(j, job); job == nil {
 			j.next = 0
 			return
@@ -148,7 +159,7 @@ func (w *run) ask(j *runningJob) {
 	choice := w.rule.Choose(job, w.offers, j.learned, w.now)
 	j.look = w.t + 1
 	if choice.Action != cloud.Buy {
-		if soon := w.now.Add(cloud.LookAgain); !w.rule.AtSaves && w.rule.Shared && soon.Before(choice.Until) { // as the check does
+		if soon := w.now.Add(cloud.LookAgain); w.rule.Shared && soon.Before(choice.Until) { // as the check does
 			choice.Until = soon
 		}
 		j.lookAt(choice.Until, w)
@@ -175,7 +186,7 @@ func (w *run) job(j *runningJob) *cloud.Job {
 	job := &cloud.Job{
 		Machines: j.Machines, Left: minutes(j.Work - j.saved), Unsaved: minutes(j.unsaved),
 		Checkpoint: minutes(w.s.Checkpoint), StartUp: minutes(w.s.StartUp), Deadline: w.m.Start.Add(minutes(j.Deadline)),
-		Restarts: !w.rule.AtSaves, Moves: w.rule.Moves - j.moves,
+		Moves: w.rule.Moves - j.moves, Told: w.rule.Tells,
 	}
 	if j.on > 0 {
 		job.On = &w.offers[j.on-1]
@@ -185,24 +196,37 @@ func (w *run) job(j *runningJob) *cloud.Job {
 
 func minutes(n int) time.Duration { return time.Duration(n) * time.Minute }
 
+// toldAt is when a job last saved its work, as it says, at first that it has not since it was submitted; zero: it does not say.
+func (w *run) toldAt(j *runningJob) time.Time {
+	if !w.rule.Tells {
+		return time.Time{}
+	}
+	return w.m.Start.Add(minutes(max(j.Submit, j.told)))
+}
+
 // restarting is a job that has machines as one that is stopped to go back to spot; nil: it stays, and is asked again in time.
 func (w *run) restarting(j *runningJob, job *cloud.Job) *cloud.Job {
 	if job.On.Spot || job.Moves <= 0 {
 		j.lookAt(time.Time{}, w)
 		return nil
 	}
-	moves := cloud.Restarting(*job, job.On, minutes(j.ran), job.Left-job.Unsaved)
+	moves := cloud.Restarting(*job, cloud.Run{On: job.On, Ran: minutes(j.ran), Left: job.Left - job.Unsaved, Saved: w.toldAt(j)}, w.now)
 	if moves == nil {
 		j.lookAt(w.now.Add(cloud.LookAgain), w)
 	}
 	return moves
 }
 
-// arrive: the machines are there that a job moves to. It is stopped, if that pays still, which takes a minute, and goes on there.
+// arrive: the machines are there that a job moves to. It is stopped, if that pays still, which takes a minute, and goes on there; or they
+// wait until it has saved its work.
 func (w *run) arrive(j *runningJob, job *cloud.Job) {
 	place := w.offers[j.next-1].Place
-	job.Next = &place
-	if w.rule.Choose(job, w.offers, j.learned, w.now).Action == cloud.Buy {
+	job.Next, job.Hold = &place, cloud.LongestHold-minutes(-j.nextIn)
+	switch choice := w.rule.Choose(job, w.offers, j.learned, w.now); choice.Action {
+	case cloud.Wait:
+		j.lookAt(choice.Until, w)
+		return
+	case cloud.Buy:
 		j.on, j.starting, j.unsaved, j.ran, j.moves = j.next, 1, 0, 0, j.moves+1
 		w.out.Moves++
 	}
@@ -239,11 +263,7 @@ func (w *run) pass(j *runningJob) {
 	default:
 		w.work(j)
 	}
-	if j.next > 0 && !j.done {
-		if j.nextIn--; j.nextIn == 0 && w.rule.AtSaves {
-			j.on, j.next, j.starting, j.unsaved = j.next, 0, 0, 0
-		}
-	}
+	j.nextIn-- // below 0 it is for how long they wait
 }
 
 func (w *run) pay(j *runningJob, offer int) {
@@ -270,6 +290,6 @@ func (w *run) work(j *runningJob) {
 		return
 	}
 	if w.s.Checkpoint > 0 && j.unsaved == w.s.Checkpoint {
-		j.saved, j.unsaved = j.saved+j.unsaved, 0
+		j.saved, j.unsaved, j.savedAt = j.saved+j.unsaved, 0, w.t+1
 	}
 }
