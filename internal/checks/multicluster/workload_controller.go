@@ -44,7 +44,8 @@ type workloads struct {
 	recorder events.EventRecorder
 	now      func() time.Time
 	// offers are what clusters cost; nil: that does not matter.
-	offers func(context.Context) ([]cloud.ClusterOffer, error)
+	offers   func(context.Context) ([]cloud.ClusterOffer, error)
+	runTimes checks.RunTimes
 	settings
 	// dispatched and admitted count copies, by ClusterQueue and cluster.
 	dispatched, admitted func(queue, cluster string)
@@ -108,6 +109,9 @@ func (w *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	if w.offers != nil && undispatched(wl) {
 		if s.offers, err = w.offers(ctx); err != nil {
 			return ctrl.Result{}, err
+		}
+		if s.learnedRun, err = w.runTimes.LearnedRunTime(ctx, wl); err != nil {
+			return ctrl.Result{RequeueAfter: time.Second}, nil // the queue's loop will know it
 		}
 	}
 	p := decide(s, w.settings)
