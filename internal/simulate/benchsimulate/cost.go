@@ -16,6 +16,8 @@ const (
 	goalLate       = 0.01
 	costJobs       = 200
 	costSeeds      = 3
+	queueCards     = 8  // that a job of a queue asks for, at most
+	queueQuota     = 32 // cards of each flavor of a queue
 )
 
 // money compares what jobs cost under the rule for buying machines with other rules and with a bound, on every market of the
@@ -43,11 +45,42 @@ func money(folder string) error {
 			}
 		}
 	}
-	var errs []error
+	errs := []error{queues(markets)}
 	for _, k := range kinds {
 		errs = append(errs, k.check())
 	}
 	return errors.Join(errs...)
+}
+
+// queues compares what jobs cost on queues with several flavors, where the admission engine chooses between those.
+func queues(markets []*cost.Market) error {
+	for _, flavors := range cost.Queues(markets, queueQuota) {
+		fmt.Printf("queue of %s:", flavors[0].Market.GPU)
+		for _, f := range flavors {
+			fmt.Printf(" %s", f.Market.Name)
+		}
+		fmt.Println()
+		sums, late := map[string]float64{}, map[string]int{}
+		for seed := range uint64(costSeeds) {
+			list, err := cost.Invented(costJobs, flavors[0].Market, &cost.Default, seed)
+			if err != nil {
+				return err
+			}
+			c, err := cost.CompareQueue(flavors, cost.WithCards(list, queueCards, seed), &cost.Default)
+			if err != nil {
+				return err
+			}
+			for _, r := range c.Results {
+				sums[r.Rule] += r.OverBound / costSeeds
+				late[r.Rule] += r.Late
+			}
+		}
+		for _, rule := range cost.QueueRules {
+			fmt.Printf("figure cost_queue_over_bound_%s_%s %.3f\n", flavors[0].Market.GPU, rule.Name, sums[rule.Name])
+			fmt.Printf("figure cost_queue_late_%s_%s %.2f %%\n", flavors[0].Market.GPU, rule.Name, 100*float64(late[rule.Name])/(costSeeds*costJobs))
+		}
+	}
+	return nil
 }
 
 // kind of market, with what the product's rule came to in those of it.

@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"math"
 	"time"
 
 	"github.com/elastic-ai/elastic/internal/cloud"
@@ -17,6 +18,7 @@ type Result struct {
 	Spot     float64 `json:"spotHours"`
 	Losses   int     `json:"losses"`
 	Tries    int     `json:"failedTries"`
+	Bought   int     `json:"purchases"`
 	Moves    int     `json:"moves,omitempty"` // of jobs that were stopped to go back to spot
 }
 
@@ -71,19 +73,28 @@ type runningJob struct {
 }
 
 func (w *run) minute(t int) {
-	w.t, w.now = t, w.m.Start.Add(time.Duration(t)*time.Minute)
-	w.setOffers()
+	w.begin(t)
 	for _, j := range w.jobs {
 		if j.done || t < j.Submit {
 			continue
 		}
 		w.checkLoss(j)
-		w.report(j)
-		if t >= j.look {
-			w.ask(j)
-		}
-		w.pass(j)
+		w.step(j)
 	}
+}
+
+// begin a minute.
+func (w *run) begin(t int) {
+	w.t, w.now = t, w.m.Start.Add(minutes(t))
+	w.setOffers()
+}
+
+// step lets a minute pass for a job. False: no place sells it machines.
+func (w *run) step(j *runningJob) (sold bool) {
+	w.report(j)
+	sold = w.t < j.look || w.ask(j)
+	w.pass(j)
+	return sold
 }
 
 // report has a job say that it has saved its work, a minute later. The rule is asked anew then, as the check is.
@@ -110,10 +121,10 @@ func (w *run) setOffers() {
 	}
 	w.offers = make([]cloud.Offer, 2*len(zones))
 	for i := range zones {
-		w.offers[i] = cloud.Offer{Place: zones[i].Place, Price: zones[i].Spot[w.t]}
+		w.offers[i] = cloud.Offer{Place: zones[i].Place, GPUs: float64(w.m.GPUs), Price: zones[i].Spot[w.t]}
 		onDemand := zones[i].Place
 		onDemand.Spot = false
-		w.offers[len(zones)+i] = cloud.Offer{Place: onDemand, Price: zones[i].OnDemand[w.t]}
+		w.offers[len(zones)+i] = cloud.Offer{Place: onDemand, GPUs: float64(w.m.GPUs), Price: zones[i].OnDemand[w.t]}
 	}
 }
 
@@ -143,17 +154,17 @@ func (w *run) checkLoss(j *runningJob) {
 	w.out.Losses++
 }
 
-// ask the rule, and do what it says: at most one try to buy in a minute.
-func (w *run) ask(j *runningJob) {
+// ask the rule, and do what it says: at most one try to buy in a minute. False: no place sells.
+func (w *run) ask(j *runningJob) (sold bool) {
 	job := w.job(j)
 	if j.on > 0 {
 		if job = w.restarting(j, job); job == nil {
 			j.next = 0
-			return
+			return true
 		}
 		if j.next > 0 {
 			w.arrive(j, job)
-			return
+			return true
 		}
 	}
 	choice := w.rule.Choose(job, w.offers, j.learned, w.now)
@@ -163,22 +174,24 @@ func (w *run) ask(j *runningJob) {
 			choice.Until = soon
 		}
 		j.lookAt(choice.Until, w)
-		return
+		return !math.IsInf(choice.Cost, 1)
 	}
 	at := w.index(choice.Offer)
 	if !w.available(at, j.Machines) {
 		j.learned.StockOut(choice.Offer.Place, j.Machines, w.now)
 		w.out.Tries++
-		return
+		return true
 	}
 	j.learned.Obtained(choice.Offer.Place, j.Machines, w.now)
+	w.out.Bought++
 	start := max(1, w.s.StartUp)
 	j.look = w.t + start
 	if j.on > 0 && j.starting == 0 { // it goes on until the others have started
 		j.next, j.nextIn = at+1, start
-		return
+		return true
 	}
 	j.on, j.starting, j.unsaved, j.ran = at+1, start, 0, 0
+	return true
 }
 
 // job is what a rule is told of a job.
