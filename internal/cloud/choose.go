@@ -170,7 +170,7 @@ func (s *sight) forecast(spot *Offer, slack, left float64) *forecast {
 	}
 	start, save := s.j.startUp(spot.Place, s.l), s.j.saveHours()
 	redone := stop{again: save / 2, reserve: save + margin.Hours()}
-	if s.j.Told { // it is stopped as it has saved its work
+	if s.j.Reported { // it is stopped as it has saved its work
 		redone = stop{again: min(save, reportDelay.Hours()), reserve: (reportDelay + margin).Hours()}
 	}
 	return newForecast(market{

@@ -11,10 +11,10 @@ const defaultStartUp = 10 * time.Minute
 // Job is a job as far as buying machines for it is concerned.
 type Job struct {
 	Machines int // at least 1; where offers are of several sizes, each says how many of it
-	// Left is how long it still has to run from what it last saved, Unsaved what it has run since: as it says itself where Told, and
+	// Left is how long it still has to run from what it last saved, Unsaved what it has run since: as it says itself where Reported, and
 	// otherwise at worst.
 	Left, Unsaved time.Duration
-	Told          bool
+	Reported      bool
 	// Checkpoint is how often it saves its work; 0: never.
 	Checkpoint time.Duration
 	// StartUp is how long machines take to start where that was never seen; 0: a default.

@@ -31,8 +31,8 @@ type Run struct {
 	Saved time.Time
 }
 
-// Told says that a job says when it last saved its work. Nothing is believed of a time to come.
-func Told(saved, now time.Time) bool { return !saved.IsZero() && !saved.After(now.Add(clockSkew)) }
+// Reported says that a job says when it last saved its work. Nothing is believed of a time to come.
+func Reported(saved, now time.Time) bool { return !saved.IsZero() && !saved.After(now.Add(clockSkew)) }
 
 // Restarting is a job that runs as one that moves by being stopped; nil: it stays. What it does again is what it has not saved: where it
 // does not say when that was, a whole interval at worst.
@@ -40,10 +40,10 @@ func Restarting(j Job, r Run, now time.Time) *Job {
 	if r.On == nil || r.On.Spot || j.Moves <= 0 || j.Checkpoint <= 0 || r.Left <= 0 {
 		return nil
 	}
-	j.On, j.Unsaved, j.Told = r.On, j.Checkpoint, false
+	j.On, j.Unsaved, j.Reported = r.On, j.Checkpoint, false
 	switch {
-	case Told(r.Saved, now):
-		j.Unsaved, j.Told = max(0, min(now.Sub(r.Saved), r.Ran)), true // what was saved before it began is of another run
+	case Reported(r.Saved, now):
+		j.Unsaved, j.Reported = max(0, min(now.Sub(r.Saved), r.Ran)), true // what was saved before it began is of another run
 	case r.Ran < j.Checkpoint: // nothing is saved yet
 		return nil
 	}
@@ -97,7 +97,7 @@ func (s *sight) backToSpot() Choice {
 // stopAfter is what a stop costs that is some hours ahead, and how many hours later it would cost next to nothing, as the job has just
 // said that it saved its work; 0: nobody knows.
 func (s *sight) stopAfter(f *forecast, start float64) (by stop, saves float64) {
-	if !s.j.Told {
+	if !s.j.Reported {
 		return f.stop, 0
 	}
 	unsaved, wait := s.j.Unsaved+time.Duration(start*float64(time.Hour)).Round(time.Second), time.Duration(0)

@@ -103,8 +103,8 @@ func TestRestartsAreSafe(t *testing.T) {
 		if j == nil {
 			return
 		}
-		if j.Unsaved < 0 || j.Told && j.Unsaved > run.Ran || !j.Told && j.Unsaved != j.Checkpoint {
-			t.Fatalf("%v is to do again, told %t, after a run of %v", j.Unsaved, j.Told, run.Ran)
+		if j.Unsaved < 0 || j.Reported && j.Unsaved > run.Ran || !j.Reported && j.Unsaved != j.Checkpoint {
+			t.Fatalf("%v is to do again, reported %t, after a run of %v", j.Unsaved, j.Reported, run.Ran)
 		}
 		c := cloud.Choose(j, list, l, now)
 		if math.IsNaN(c.Cost) || math.IsInf(c.Cost, 0) || c.Cost < 0 {
@@ -125,7 +125,7 @@ func TestRestartsAreSafe(t *testing.T) {
 		}
 		// Running while the spot machines start spends no slack. What a job says it will have saved by then does not count yet.
 		worst := saves(j) + cmpOr(j.StartUp, 10*time.Minute) + 3*time.Minute
-		if j.Told {
+		if j.Reported {
 			worst -= j.Unsaved
 		}
 		if slack := j.Deadline.Sub(now) - j.Left; !j.Deadline.IsZero() && slack < worst-time.Second {
@@ -133,7 +133,7 @@ func TestRestartsAreSafe(t *testing.T) {
 		}
 		j.Next = &c.Offer.Place
 		again := cloud.Choose(j, list, l, now)
-		if j.Told { // it is another time by then
+		if j.Reported { // it is another time by then
 			return
 		}
 		if again.Action != cloud.Buy || again.Offer.Place != c.Offer.Place || again.Cost > c.Cost+1e-9 {
@@ -166,7 +166,7 @@ func TestStopsOfWhoTellsAreSafe(t *testing.T) {
 		case cloud.Buy:
 			after := j.Deadline.Sub(now) - j.Left - saves(j) - cmpOr(j.StartUp, 10*time.Minute)
 			if c.Offer.Place != *j.Next || !j.Deadline.IsZero() && after < 3*time.Minute-time.Second {
-				t.Fatalf("%+v with %v to spare", c, after)
+				t.Fatalf("%+v, and %v are left", c, after)
 			}
 		}
 	})
@@ -210,12 +210,12 @@ func TestAStopAsItSaves(t *testing.T) {
 	j.Moves = 1
 	ahead := cloud.Restarting(*j, cloud.Run{On: &list[2], Ran: 3 * time.Hour, Left: j.Left, Saved: now.Add(time.Hour)}, now)
 	silent := cloud.Restarting(*j, cloud.Run{On: &list[2], Ran: 3 * time.Hour, Left: j.Left}, now)
-	if *ahead != *silent || ahead.Told {
+	if *ahead != *silent || ahead.Reported {
 		t.Errorf("a time to come: %+v, and none %+v", ahead, silent)
 	}
 	// What was saved before it began is of another run: all of this one is not saved.
 	old := cloud.Restarting(*j, cloud.Run{On: &list[2], Ran: time.Hour, Left: j.Left, Saved: now.Add(-200 * time.Hour)}, now)
-	if !old.Told || old.Unsaved != time.Hour {
+	if !old.Reported || old.Unsaved != time.Hour {
 		t.Errorf("saved before it began: %+v", old)
 	}
 }

@@ -334,7 +334,7 @@ func (v *view) job(part *part) cloud.Job {
 	}
 	j := cloud.Job{
 		Machines: 1, Left: left, Checkpoint: v.terms.Checkpoint, StartUp: part.startUp, Deadline: v.terms.Deadline, DelayPrice: v.terms.DelayPrice,
-		Moves: v.movesLeft(part), Told: cloud.Told(v.saved, v.now),
+		Moves: v.movesLeft(part), Reported: cloud.Reported(v.saved, v.now),
 	}
 	if most := v.now.Add(longestWait); j.Deadline.After(most) {
 		j.Deadline = most

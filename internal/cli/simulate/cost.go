@@ -42,7 +42,7 @@ times at which spot machines could be had: what would they cost?
   spot-else-on-demand  cheapest spot first, and on demand where there is none
   elastic              waits for spot, buys on demand and goes back by deadline,
                        prices, and what was seen of each zone
-  elastic-told         the same for jobs that say when they have saved their
+  elastic-reporting    the same for jobs that say when they have saved their
                        work (elasticai.io/checkpointed-at)
   OVER BOUND           money for each finished job, over the least possible for
                        someone who knows the future

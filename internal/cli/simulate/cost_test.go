@@ -21,7 +21,7 @@ func TestCostOutputsAndErrors(t *testing.T) {
 	}
 	queue := append(data, "--flavors", "aws-2026-01-05-example.8xlarge=16")
 	for _, more := range [][]string{{"--jobs", "5"}, {"--trace", docs + "/simulate/jobs.csv"}} {
-		if got := run(t, append(queue, more...)...); !strings.Contains(got, "as-written") || !strings.Contains(got, "elastic-told") {
+		if got := run(t, append(queue, more...)...); !strings.Contains(got, "as-written") || !strings.Contains(got, "elastic-reporting") {
 			t.Errorf("a queue, %v: %s", more, got)
 		}
 	}

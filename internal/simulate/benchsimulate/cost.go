@@ -85,13 +85,13 @@ func queues(markets []*cost.Market) error {
 
 // kind of market, with what the product's rule came to in those of it.
 type kind struct {
-	name  string
-	goal  float64
-	over  []float64
-	told  []float64 // the same of jobs that say when they have saved their work
-	worst string    // what was furthest beyond the goals
-	late  int
-	jobs  int
+	name      string
+	goal      float64
+	over      []float64
+	reporting []float64 // the same of jobs that say when they have saved their work
+	worst     string    // what was furthest beyond the goals
+	late      int
+	jobs      int
 }
 
 func (k *kind) add(m *cost.Market) error {
@@ -116,7 +116,7 @@ func (k *kind) add(m *cost.Market) error {
 	if len(k.over) == 0 || ours > slices.Max(k.over) {
 		k.worst = m.Name
 	}
-	k.over, k.told = append(k.over, ours), append(k.told, sums[cost.ElasticTold.Name])
+	k.over, k.reporting = append(k.over, ours), append(k.reporting, sums[cost.ElasticReporting.Name])
 	k.late, k.jobs = k.late+late[cost.Elastic.Name], k.jobs+costSeeds*costJobs
 	return nil
 }
@@ -133,7 +133,7 @@ func (k *kind) check() error {
 	worst, late := slices.Max(k.over), float64(k.late)/float64(k.jobs)
 	fmt.Printf("figure cost_over_bound_%s %.3f\n", k.name, sum/float64(len(k.over)))
 	fmt.Printf("figure cost_over_bound_%s_worst %.3f\n", k.name, worst)
-	fmt.Printf("figure cost_over_bound_%s_told_worst %.3f\n", k.name, slices.Max(k.told))
+	fmt.Printf("figure cost_over_bound_%s_reporting_worst %.3f\n", k.name, slices.Max(k.reporting))
 	fmt.Printf("figure cost_late_%s %.2f %%\n", k.name, 100*late)
 	if worst > k.goal || late > goalLate {
 		return fmt.Errorf("where spot is %s, jobs cost up to %.3f of the bound (%s; the goal is %.2f), and %.2f %% are late (the goal is %.0f)",

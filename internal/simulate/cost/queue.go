@@ -36,7 +36,7 @@ type queueRun struct {
 	markets []*run
 	engine  *admission.Engine
 	priced  bool // the engine is told prices
-	told    []admission.Event
+	events  []admission.Event
 	seen    seen
 	jobs    []*queuedJob
 	now     time.Time
@@ -68,7 +68,7 @@ type QueueRule struct {
 
 // QueueRules, the product's and that of a queue without CloudOffers.
 var QueueRules = []QueueRule{
-	{"as-written", Elastic, false}, {Elastic.Name, Elastic, true}, {ElasticTold.Name, ElasticTold, true},
+	{"as-written", Elastic, false}, {Elastic.Name, Elastic, true}, {ElasticReporting.Name, ElasticReporting, true},
 }
 
 // RunQueue has the jobs of a queue run on its flavors.
@@ -92,7 +92,7 @@ func RunQueue(flavors []Flavor, jobs []Job, rule QueueRule, s *Settings) (*Resul
 }
 
 func newQueueRun(flavors []Flavor, jobs []Job, rule Rule, priced bool, s *Settings) (*queueRun, error) {
-	q := &queueRun{flavors: flavors, priced: priced, out: &Result{Jobs: len(jobs)}, told: make([]admission.Event, len(flavors))}
+	q := &queueRun{flavors: flavors, priced: priced, out: &Result{Jobs: len(jobs)}, events: make([]admission.Event, len(flavors))}
 	learned := &cloud.Learned{}
 	for _, f := range flavors {
 		if len(f.Market.Zones) == 0 || !f.Market.Start.Equal(flavors[0].Market.Start) {
@@ -123,9 +123,9 @@ func (q *queueRun) newEngine() {
 	}
 	q.engine.Apply(admission.QueueChanged{Queue: admission.Queue{Name: queueKey.Name, NamespaceSelector: &admission.Term{}, Groups: []admission.ResourceGroup{group}}})
 	q.engine.Apply(admission.LocalQueueChanged{LocalQueue: admission.LocalQueue{Key: queueKey, Queue: queueKey.Name}})
-	for i, event := range q.told {
+	for i, event := range q.events {
 		if event != nil {
-			q.engine.Apply(q.told[i])
+			q.engine.Apply(q.events[i])
 		}
 	}
 	for i, j := range q.jobs {
@@ -182,8 +182,8 @@ func (q *queueRun) minute(t int) error {
 func (q *queueRun) decide() error {
 	if q.priced && q.pricesChange() {
 		for i, w := range q.markets {
-			if event := q.price(w); !sameEvent(event, q.told[i]) {
-				q.told[i] = event
+			if event := q.price(w); !sameEvent(event, q.events[i]) {
+				q.events[i] = event
 				q.engine.Apply(event)
 			}
 		}

@@ -107,7 +107,7 @@ func TestARestartOfTheEngineChangesNothing(t *testing.T) {
 		}
 		priced := rapid.Bool().Draw(t, "priced")
 		run := func(restarts bool) *Result {
-			q, err := newQueueRun(flavors, jobs, ElasticTold, priced, &ofTests)
+			q, err := newQueueRun(flavors, jobs, ElasticReporting, priced, &ofTests)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,15 +15,15 @@ type Rule struct {
 	// Moves is how often a job on demand is stopped to go back to spot machines once they have started, as the admission check that
 	// buys nodes does it (movesToSpot of a CloudOffer).
 	Moves int
-	// Tells has jobs say when they have saved their work (elasticai.io/checkpointed-at).
-	Tells bool
+	// Reports has jobs say when they have saved their work (elasticai.io/checkpointed-at).
+	Reports bool
 }
 
 // Elastic is the rule of the product, with what its admission check does, for jobs that say how often they save their work.
 var Elastic = Rule{Name: "elastic", Choose: cloud.Choose, Shared: true, Moves: 4}
 
-// ElasticTold is the same for jobs that say, too, when they have saved it.
-var ElasticTold = Rule{Name: "elastic-told", Choose: cloud.Choose, Shared: true, Moves: 4, Tells: true}
+// ElasticReporting is the same for jobs that say, too, when they have saved it.
+var ElasticReporting = Rule{Name: "elastic-reporting", Choose: cloud.Choose, Shared: true, Moves: 4, Reports: true}
 
 // Rules, the product's and those to compare it with.
 var Rules = []Rule{
@@ -31,7 +31,7 @@ var Rules = []Rule{
 	{Name: "spot", Choose: spotOnly},
 	{Name: "spot-else-on-demand", Choose: spotElseOnDemand},
 	Elastic,
-	ElasticTold,
+	ElasticReporting,
 }
 
 // Variants of the product's rule: jobs stay where they began, as they do where a CloudOffer does not say that they may move.

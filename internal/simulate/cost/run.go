@@ -59,17 +59,17 @@ type run struct {
 
 type runningJob struct {
 	*Job
-	learned        *cloud.Learned
-	saved, unsaved int // minutes
-	savedAt, told  int // when it last saved its work, and when as far as it was reported; 0: never
-	on             int // index of the offer, plus 1; 0: none
-	starting       int // minutes until it runs
-	ran            int // minutes on the machines that it has
-	next           int // index of the offer it moves to, plus 1, once its machines have started; 0: none
-	nextIn         int // minutes until then; less than 0: since
-	look           int // when to ask again
-	moves          int // how often it was stopped to go elsewhere
-	done           bool
+	learned           *cloud.Learned
+	saved, unsaved    int // minutes
+	savedAt, reported int // when it last saved its work, and when as far as it was reported; 0: never
+	on                int // index of the offer, plus 1; 0: none
+	starting          int // minutes until it runs
+	ran               int // minutes on the machines that it has
+	next              int // index of the offer it moves to, plus 1, once its machines have started; 0: none
+	nextIn            int // minutes until then; less than 0: since
+	look              int // when to ask again
+	moves             int // how often it was stopped to go elsewhere
+	done              bool
 }
 
 func (w *run) minute(t int) {
@@ -99,10 +99,10 @@ func (w *run) step(j *runningJob) (sold bool) {
 
 // report has a job say that it has saved its work, a minute later. The rule is asked anew then, as the check is.
 func (w *run) report(j *runningJob) {
-	if !w.rule.Tells || j.told == j.savedAt || j.savedAt >= w.t {
+	if !w.rule.Reports || j.reported == j.savedAt || j.savedAt >= w.t {
 		return
 	}
-	if j.told = j.savedAt; j.next == 0 || j.nextIn <= 0 {
+	if j.reported = j.savedAt; j.next == 0 || j.nextIn <= 0 {
 		j.look = min(j.look, w.t)
 	}
 }
@@ -199,7 +199,7 @@ func (w *run) job(j *runningJob) *cloud.Job {
 	job := &cloud.Job{
 		Machines: j.Machines, Left: minutes(j.Work - j.saved), Unsaved: minutes(j.unsaved),
 		Checkpoint: minutes(w.s.Checkpoint), StartUp: minutes(w.s.StartUp), Deadline: w.m.Start.Add(minutes(j.Deadline)),
-		Moves: w.rule.Moves - j.moves, Told: w.rule.Tells,
+		Moves: w.rule.Moves - j.moves, Reported: w.rule.Reports,
 	}
 	if j.on > 0 {
 		job.On = &w.offers[j.on-1]
@@ -209,12 +209,12 @@ func (w *run) job(j *runningJob) *cloud.Job {
 
 func minutes(n int) time.Duration { return time.Duration(n) * time.Minute }
 
-// toldAt is when a job last saved its work, as it says, at first that it has not since it was submitted; zero: it does not say.
-func (w *run) toldAt(j *runningJob) time.Time {
-	if !w.rule.Tells {
+// reportedAt is when a job last saved its work, as it says, at first that it has not since it was submitted; zero: it does not say.
+func (w *run) reportedAt(j *runningJob) time.Time {
+	if !w.rule.Reports {
 		return time.Time{}
 	}
-	return w.m.Start.Add(minutes(max(j.Submit, j.told)))
+	return w.m.Start.Add(minutes(max(j.Submit, j.reported)))
 }
 
 // restarting is a job that has machines as one that is stopped to go back to spot; nil: it stays, and is asked again in time.
@@ -223,7 +223,7 @@ func (w *run) restarting(j *runningJob, job *cloud.Job) *cloud.Job {
 		j.lookAt(time.Time{}, w)
 		return nil
 	}
-	moves := cloud.Restarting(*job, cloud.Run{On: job.On, Ran: minutes(j.ran), Left: job.Left - job.Unsaved, Saved: w.toldAt(j)}, w.now)
+	moves := cloud.Restarting(*job, cloud.Run{On: job.On, Ran: minutes(j.ran), Left: job.Left - job.Unsaved, Saved: w.reportedAt(j)}, w.now)
 	if moves == nil {
 		j.lookAt(w.now.Add(cloud.LookAgain), w)
 	}
