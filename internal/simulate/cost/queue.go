@@ -12,6 +12,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/cloud"
 	"github.com/elastic-ai/elastic/internal/queue/cloudoffers"
 	"github.com/elastic-ai/elastic/internal/queue/engineview"
+	"github.com/elastic-ai/elastic/internal/simulate/world"
 )
 
 // A queue whose flavors are markets. Which flavor a job gets, and when it has quota, is decided by the admission engine, which is told prices
@@ -170,7 +171,7 @@ func (q *queueRun) minute(t int) error {
 		switch {
 		case j.done:
 			j.admission = nil
-			q.engine.Apply(admission.WorkloadChanged{Workload: admission.Workload{Key: q.key(i), UID: j.Name, LocalQueue: queueKey.Name, Finished: true}})
+			q.engine.Apply(admission.WorkloadChanged{Workload: admission.Workload{Key: q.key(i), UID: q.key(i).Name, LocalQueue: queueKey.Name, Finished: true}})
 		case !sold:
 			q.requeue(i)
 		}
@@ -194,7 +195,7 @@ func (q *queueRun) decide() error {
 	}
 	for i := range plan.Admit {
 		a := &plan.Admit[i]
-		at := slices.IndexFunc(q.jobs, func(j *queuedJob) bool { return j.Name == a.Workload.Name })
+		at := world.JobOf(a.Workload)
 		j := q.jobs[at]
 		flavor := a.Admission.PodSets[0].Flavors[cards]
 		j.at = slices.IndexFunc(q.flavors, func(f Flavor) bool { return f.Market.Name == flavor })
@@ -228,8 +229,9 @@ func (q *queueRun) price(w *run) admission.Event {
 
 func sameEvent(a, b admission.Event) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
 
+// key of a job: its number, since names may be there twice.
 func (q *queueRun) key(i int) admission.Key {
-	return admission.Key{Namespace: queueKey.Namespace, Name: q.jobs[i].Name}
+	return admission.Key{Namespace: queueKey.Namespace, Name: fmt.Sprintf("%09d", i)}
 }
 
 // requeue has a job give its quota back.
@@ -243,7 +245,7 @@ func (q *queueRun) requeue(i int) {
 func (q *queueRun) tell(i int) {
 	j := q.jobs[i]
 	w := admission.Workload{
-		Key: q.key(i), UID: j.Name, LocalQueue: queueKey.Name, Created: j.created, EvictedAt: j.evicted,
+		Key: q.key(i), UID: q.key(i).Name, LocalQueue: queueKey.Name, Created: j.created, EvictedAt: j.evicted,
 		PodSets:            []admission.PodSet{{Name: "main", Count: 1, Requests: admission.Requests{cards: int64(j.Cards)}}},
 		ExpectedRunTime:    minutes(j.Work - j.saved),
 		CheckpointInterval: minutes(q.markets[0].s.Checkpoint),

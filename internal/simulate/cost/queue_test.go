@@ -49,6 +49,7 @@ func TestTheEngineChoosesTheFlavor(t *testing.T) {
 		{"and as written", false, []Job{job(0, 0, 1)}, 2},
 		{"six cards fit on no four small ones", true, []Job{job(0, 0, 6)}, 8},
 		{"of two that want four each, the second has to take a large one", true, []Job{job(0, 0, 4), job(1, 0, 4)}, 8 + 8},
+		{"of two by the same name each is a job of its own", true, []Job{job(0, 0, 1), job(0, 5, 1)}, 2 + 2},
 		{"one that comes later finds the quota free again", true, []Job{job(0, 0, 1), job(1, 100, 1)}, 2 + 2},
 	} {
 		r, err := RunQueue(flavors, c.jobs, QueueRule{"r", Elastic, c.priced}, &ofTests)
