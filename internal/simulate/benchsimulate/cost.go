@@ -97,6 +97,7 @@ type kind struct {
 func (k *kind) add(m *cost.Market) error {
 	fmt.Printf("market %s: %s, %d zones, spot %.1f %% of the time\n", m.Name, k.name, len(m.Zones), 100*m.Share(1))
 	sums, late := map[string]float64{}, map[string]int{}
+	var parts [6]float64
 	rules := slices.Concat(cost.Rules, cost.Variants)
 	for seed := range uint64(costSeeds) {
 		list, err := cost.Invented(costJobs, m, &cost.Default, seed)
@@ -106,7 +107,16 @@ func (k *kind) add(m *cost.Market) error {
 		for _, r := range cost.Compare(m, list, rules, &cost.Default).Results {
 			sums[r.Rule] += r.OverBound / costSeeds
 			late[r.Rule] += r.Late
+			if r.Rule == cost.Elastic.Name {
+				p := &r.Parts
+				for i, part := range [...]float64{p.SpotWork, p.SpotStarts, p.LostWork, p.OnDemandWork, p.OnDemandStarts, p.Second} {
+					parts[i] += part / r.Money * r.OverBound / costSeeds
+				}
+			}
 		}
+	}
+	for i, name := range [...]string{"spot_work", "spot_starts", "lost_work", "on_demand_work", "on_demand_starts", "second_purchases"} {
+		fmt.Printf("figure cost_part_%s_%s %.3f\n", m.Name, name, parts[i])
 	}
 	for _, rule := range rules {
 		fmt.Printf("figure cost_over_bound_%s_%s %.3f\n", m.Name, rule.Name, sums[rule.Name])

@@ -20,6 +20,17 @@ type Result struct {
 	Tries    int     `json:"failedTries"`
 	Bought   int     `json:"purchases"`
 	Moves    int     `json:"moves,omitempty"` // of jobs that were stopped to go back to spot
+	Parts    Parts   `json:"parts"`           // of the money
+}
+
+// Parts of the money, by what it was paid for.
+type Parts struct {
+	SpotWork       float64 `json:"spotWork"` // that was not lost
+	SpotStarts     float64 `json:"spotStarts"`
+	LostWork       float64 `json:"lostWork"` // with spot machines, or by a stop
+	OnDemandWork   float64 `json:"onDemandWork"`
+	OnDemandStarts float64 `json:"onDemandStarts"`
+	Second         float64 `json:"secondPurchases"` // of spot machines, while a job runs on demand
 }
 
 // PerJob is the money for each job that finished.
@@ -61,6 +72,7 @@ type runningJob struct {
 	*Job
 	learned           *cloud.Learned
 	saved, unsaved    int // minutes
+	unsavedCost       float64
 	savedAt, reported int // when it last saved its work, and when as far as it was reported; 0: never
 	on                int // index of the offer, plus 1; 0: none
 	starting          int // minutes until it runs
@@ -150,6 +162,7 @@ func (w *run) checkLoss(j *runningJob) {
 		return
 	}
 	j.learned.Lost(place, j.Machines, w.now)
+	w.loseWork(j, &w.out.Parts.SpotWork)
 	j.on, j.starting, j.unsaved, j.ran, j.look = 0, 0, 0, 0, w.t
 	w.out.Losses++
 }
@@ -240,6 +253,7 @@ func (w *run) arrive(j *runningJob, job *cloud.Job) {
 		j.lookAt(choice.Until, w)
 		return
 	case cloud.Buy:
+		w.loseWork(j, &w.out.Parts.OnDemandWork)
 		j.on, j.starting, j.unsaved, j.ran, j.moves = j.next, 1, 0, 0, j.moves+1
 		w.out.Moves++
 	}
@@ -279,16 +293,40 @@ func (w *run) pass(j *runningJob) {
 	j.nextIn-- // below 0 it is for how long they wait
 }
 
+// loseWork has a job do again what it has not saved.
+func (w *run) loseWork(j *runningJob, from *float64) {
+	*from -= j.unsavedCost
+	w.out.Parts.LostWork += j.unsavedCost
+	j.unsavedCost = 0
+}
+
 func (w *run) pay(j *runningJob, offer int) {
 	if offer == 0 {
 		return
 	}
-	w.out.Money += w.offers[offer-1].Price / 60 * float64(j.Machines)
+	money := w.offers[offer-1].Price / 60 * float64(j.Machines)
+	w.out.Money += money
+	spot := offer <= len(w.m.Zones)
 	hours := &w.out.OnDemand
-	if offer <= len(w.m.Zones) {
+	if spot {
 		hours = &w.out.Spot
 	}
 	*hours += float64(j.Machines) / 60
+	parts := &w.out.Parts
+	switch {
+	case offer == j.next:
+		parts.Second += money
+	case spot && j.starting > 0:
+		parts.SpotStarts += money
+	case j.starting > 0:
+		parts.OnDemandStarts += money
+	case spot:
+		parts.SpotWork += money
+		j.unsavedCost += money
+	default:
+		parts.OnDemandWork += money
+		j.unsavedCost += money
+	}
 }
 
 func (w *run) work(j *runningJob) {
@@ -303,6 +341,6 @@ func (w *run) work(j *runningJob) {
 		return
 	}
 	if w.s.Checkpoint > 0 && j.unsaved == w.s.Checkpoint {
-		j.saved, j.unsaved, j.savedAt = j.saved+j.unsaved, 0, w.t+1
+		j.saved, j.unsaved, j.unsavedCost, j.savedAt = j.saved+j.unsaved, 0, 0, w.t+1
 	}
 }
