@@ -34,6 +34,7 @@ import (
 	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
 	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/certs"
+	"github.com/elastic-ai/elastic/internal/checks"
 	"github.com/elastic-ai/elastic/internal/checks/machines"
 	"github.com/elastic-ai/elastic/internal/checks/multicluster"
 	"github.com/elastic-ai/elastic/internal/checks/provisioning"
@@ -143,25 +144,25 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err != nil {
 		return fmt.Errorf("setting up jobs: %w", err)
 	}
+	rules.Lifecycle.Unmanaged = options.Unmanaged()
+	rules.Direct = mgr.GetAPIReader()
+	rules.Recorder, rules.Metrics, rules.Log = mgr.GetEventRecorder(env.Name), counts, env.Log.WithName("queue")
+	shell := queue.New(mgr.GetClient(), mgr.GetCache(), rules)
 	if gates.Enabled(features.MultiKueue) {
 		err := multicluster.Setup(mgr, multicluster.Options{
 			Config: cfg.MultiKueue, Namespace: namespaceOf(cfg), Features: gates, Copies: copies, Fence: env.Fence.Transport,
-			Dispatched: counts.Dispatched, Admitted: counts.AdmittedRemotely,
+			RunTimes: shell.RunTime, Dispatched: counts.Dispatched, Admitted: counts.AdmittedRemotely,
 		})
 		if err != nil {
 			return fmt.Errorf("setting up other clusters: %w", err)
 		}
 	}
-	if err := setUpChecksAndQuotas(mgr, gates, namespaceOf(cfg), counts); err != nil {
+	if err := setUpChecksAndQuotas(mgr, gates, namespaceOf(cfg), counts, shell.RunTime); err != nil {
 		return err
 	}
 	if err := setUpPods(ctx, mgr, gates, topology.Options{NodeRules: rules.NodeRules, GateRemoved: counts.GateRemoved}); err != nil {
 		return err
 	}
-	rules.Lifecycle.Unmanaged = options.Unmanaged()
-	rules.Direct = mgr.GetAPIReader()
-	rules.Recorder, rules.Metrics, rules.Log = mgr.GetEventRecorder(env.Name), counts, env.Log.WithName("queue")
-	shell := queue.New(mgr.GetClient(), mgr.GetCache(), rules)
 	if err := errors.Join(mgr.AddHealthzCheck("loop", shell.Healthy), mgr.Add(shell)); err != nil {
 		return err
 	}
@@ -197,8 +198,8 @@ func setUpPods(ctx context.Context, mgr manager.Manager, gates features.Set, opt
 
 // setUpChecksAndQuotas starts the controllers of the admission checks that look at this cluster alone, of nominal quotas
 // that policies set, and of prices.
-func setUpChecksAndQuotas(mgr manager.Manager, gates features.Set, namespace string, counts *metrics.Metrics) error {
-	nodes, err := machines.Setup(mgr, namespace)
+func setUpChecksAndQuotas(mgr manager.Manager, gates features.Set, namespace string, counts *metrics.Metrics, runTimes checks.RunTimes) error {
+	nodes, err := machines.Setup(mgr, namespace, runTimes)
 	if err != nil {
 		return fmt.Errorf("setting up the check that buys nodes: %w", err)
 	}

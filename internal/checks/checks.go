@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -47,6 +48,18 @@ func ForController(ctx context.Context, c client.Reader, wl *kueue.Workload, con
 		}
 	}
 	return mine, nil
+}
+
+// RunTimes says how long a workload is taken to run that does not say so itself, as far as that was learned; 0: nobody knows. It is asked
+// again after an error.
+type RunTimes func(ctx context.Context, key types.NamespacedName) (time.Duration, error)
+
+// LearnedRunTime is how long a workload is taken to run that waits for its check; 0: it says so itself, or nobody knows.
+func (r RunTimes) LearnedRunTime(ctx context.Context, wl *kueue.Workload) (time.Duration, error) {
+	if _, declared := workload.RunTime(wl); declared || r == nil {
+		return 0, nil
+	}
+	return r(ctx, client.ObjectKeyFromObject(wl))
 }
 
 // IsWaiting says that a workload has quota reserved and waits for some check.

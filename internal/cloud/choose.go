@@ -11,7 +11,7 @@ type Action string
 
 // What a job can do.
 const (
-	Wait Action = "Wait" // have nothing, and look again
+	Wait Action = "Wait" // have nothing, and look again; with Next: go on where it runs until it has saved its work
 	Buy  Action = "Buy"  // buy machines of an offer; if it runs elsewhere, it moves there when they have started
 	Stay Action = "Stay" // go on where it runs
 )
@@ -24,18 +24,14 @@ type Choice struct {
 	Cost   float64   // expected from here on, US dollars; infinite where no machines are sold
 	Reason string
 
-	// With Wait for spot, and with Buy where the job restarts: what is expected from here on if machines on demand are bought now,
-	// or kept. With Wait, too: when they are bought at the latest; zero: a deadline does not say.
+	// With Wait for spot, and with Buy where the job runs: what is expected from here on if machines on demand are bought now, or
+	// kept. With Wait for spot, too: when they are bought at the latest; zero: a deadline does not say.
 	OnDemand float64
 	Latest   time.Time
 }
 
-const (
-	// margin is what a job in need of machines on demand has left for a failed try and for delays.
-	margin = 3 * time.Minute
-	// askAgain is how often a job on demand that never saves its work asks whether spot pays.
-	askAgain = 30 * time.Minute
-)
+// margin is what a job in need of machines on demand has left for a failed try and for delays.
+const margin = 3 * time.Minute
 
 // Choose says what is cheapest for a job now. Offers are those that it may use.
 func Choose(j *Job, offers []Offer, l *Learned, now time.Time) Choice {
@@ -45,12 +41,8 @@ func Choose(j *Job, offers []Offer, l *Learned, now time.Time) Choice {
 		return s.cheapestOpen()
 	case j.On == nil:
 		return s.begin()
-	case j.On.Spot && j.Restarts:
-		return Choice{Action: Stay, Cost: s.runOn(j.On), Reason: "spot"}
 	case j.On.Spot:
-		return s.stayOnSpot()
-	case j.Restarts:
-		return s.restartOnSpot()
+		return Choice{Action: Stay, Cost: s.runOn(j.On), Reason: "spot"}
 	}
 	return s.backToSpot()
 }
@@ -161,46 +153,6 @@ func (s *sight) begin() Choice {
 	return waits
 }
 
-// stayOnSpot: a machine that is there is the best there is, unless its loss would make the job late.
-func (s *sight) stayOnSpot() Choice {
-	start := s.j.startUp(s.onDemand.Place, s.l)
-	if slack := s.slack(s.j.Left); slack >= start && slack < start+margin.Hours() {
-		return Choice{Action: Buy, Offer: s.onDemand, Cost: s.cost[false], Reason: "a loss would make it late"}
-	}
-	return Choice{Action: Stay, Cost: s.runOn(s.j.On), Reason: "spot"}
-}
-
-// backToSpot: on demand, it moves where that is expected to cost less than going on. Machines are ordered so that they have
-// started when it next saves its work.
-func (s *sight) backToSpot() Choice {
-	again := s.j.Checkpoint - s.j.Unsaved
-	if again <= 0 {
-		again = askAgain
-	}
-	stay := Choice{Action: Stay, Until: s.now.Add(again), Cost: s.runOn(s.j.On), Reason: "on demand"}
-	if s.spot == nil {
-		stay.Until = s.opens
-		return stay
-	}
-	start := time.Duration(s.j.startUp(s.spot.Place, s.l) * float64(time.Hour))
-	if s.j.Checkpoint > start && again > start {
-		stay.Until = s.now.Add(again - start)
-		return stay
-	}
-	left := s.j.Left - s.j.Unsaved
-	lost := s.j.Unsaved + start // by then, unless it saves meanwhile
-	if s.j.Checkpoint > 0 {
-		lost %= s.j.Checkpoint
-	}
-	slack := s.slack(left)
-	f := s.forecast(s.spot, slack, left.Hours())
-	stay.Cost = f.at(f.paying, slack, left.Hours())
-	if move := f.goBack(f.first, f.firstStart, f.startSpot, slack-lost.Hours(), (left + lost).Hours()); move < stay.Cost {
-		return Choice{Action: Buy, Offer: s.spot, Until: stay.Until, Cost: move, Reason: fmt.Sprintf("back to spot; on demand %.2f", stay.Cost)}
-	}
-	return stay
-}
-
 // slack is the time to the deadline less the time that is still to run. Without a deadline there is enough of it; what
 // waiting costs is the price of delay.
 func (s *sight) slack(left time.Duration) float64 {
@@ -217,12 +169,12 @@ func (s *sight) forecast(spot *Offer, slack, left float64) *forecast {
 		none = s.none / (1 - chance)
 	}
 	start, save := s.j.startUp(spot.Place, s.l), s.j.saveHours()
-	var again, reserve float64
-	if s.j.Restarts {
-		again, reserve = save/2, save+margin.Hours()
+	redone := stop{again: save / 2, reserve: save + margin.Hours()}
+	if s.j.Reported { // it is stopped as it has saved its work
+		redone = stop{again: min(save, reportDelay.Hours()), reserve: (reportDelay + margin).Hours()}
 	}
 	return newForecast(market{
-		stays: s.j.Restarts && (s.j.Moves <= 0 || s.j.Checkpoint <= 0), again: again, reserve: reserve,
+		stays: s.j.Moves <= 0 || s.j.Checkpoint <= 0, stop: redone,
 		spot: float64(s.j.machines(spot)) * spot.Price, onDemand: float64(s.j.machines(s.onDemand)) * s.onDemand.Price,
 		fixedSpot: spot.Fixed, fixedOnDemand: s.onDemand.Fixed,
 		startSpot: start, startOnDemand: s.j.startUp(s.onDemand.Place, s.l),

@@ -155,24 +155,6 @@ func TestWithoutADeadlineItTakesWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestBackToSpotWhenItPays(t *testing.T) {
-	list := offers()
-	j := job(8*time.Hour, 6*time.Hour)
-	j.On = &list[2]
-	if c := cloud.Choose(j, list, &cloud.Learned{}, start); c.Action != cloud.Stay || !c.Until.Equal(start.Add(17*time.Minute)) {
-		t.Errorf("machines would have started before it saves its work: %+v", c)
-	}
-	j.Unsaved = 17 * time.Minute
-	if c := cloud.Choose(j, list, &cloud.Learned{}, start); c.Action != cloud.Buy || !c.Offer.Spot {
-		t.Errorf("much is left: %+v", c)
-	}
-	j = job(4*time.Minute, 6*time.Hour)
-	j.On = &list[2]
-	if c := cloud.Choose(j, list, &cloud.Learned{}, start); c.Action != cloud.Stay {
-		t.Errorf("little is left: %+v", c)
-	}
-}
-
 // What it takes to bring its input counts in every choice: of two offers the one beside the input is taken although its machines
 // are dearer, whether or not there is a deadline, and a job without input chooses as before.
 func TestTheOfferBesideTheInput(t *testing.T) {

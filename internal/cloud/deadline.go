@@ -23,8 +23,11 @@ type market struct {
 	save                     float64 // the most work that a loss costs
 	delay                    float64 // what an hour is worth
 	stays                    bool    // it does not go back from machines on demand
-	again, reserve           float64 // work that going back has it do again, as expected, and slack that this takes at worst
+	stop                     stop    // to go back from those
 }
+
+// stop is what it costs a job to be stopped: work that it does again, as expected, and slack that this takes at worst.
+type stop struct{ again, reserve float64 }
 
 // cells along each side of the table, at most.
 const mostCells = 120
@@ -74,7 +77,7 @@ func (f *forecast) fillPaying(i int, back float64) {
 	for j := 1; j < f.cols; j++ {
 		at := i*f.cols + j
 		next := f.paying[at-1]
-		f.paying[at] = (f.onDemand+f.delay)*f.step + (1-back)*next + back*min(next, f.goBack(f.fresh, f.freshStart, f.startSpot, float64(i)*f.step, float64(j-1)*f.step))
+		f.paying[at] = (f.onDemand+f.delay)*f.step + (1-back)*next + back*min(next, f.goBack(f.fresh, f.freshStart, f.startSpot, f.stop, float64(i)*f.step, float64(j-1)*f.step))
 	}
 }
 
@@ -114,13 +117,13 @@ func (f *forecast) moveTo(chance, slack, left float64) float64 {
 
 // goBack to spot machines from those on demand, that take some hours to start. The job goes on until then, so that the start costs money and
 // no slack; if they are lost before, it stays. Then it may have to do some work again.
-func (f *forecast) goBack(chance, started, start, slack, left float64) float64 {
-	if f.stays || started <= 0 || slack-f.reserve < f.startOnDemand+f.save {
+func (f *forecast) goBack(chance, started, start float64, by stop, slack, left float64) float64 {
+	if f.stays || started <= 0 || slack-by.reserve < f.startOnDemand+f.save {
 		return math.Inf(1)
 	}
 	after := max(0, left-start)
 	both := f.fixedSpot + (f.spot+f.onDemand+f.delay)*min(left, start)
-	price, there, slackThere := f.spot+f.delay, after+f.again, slack-f.again
+	price, there, slackThere := f.spot+f.delay, after+by.again, slack-by.again
 	well := price*min(there, f.save) + f.at(f.running, slackThere, there-f.save)
 	lost := price*min(there, f.save)/2 + f.at(f.nothing, slackThere-f.save/2, there)
 	return both + chance*well + (started-chance)*lost + (1-started)*f.at(f.paying, slack, after)

@@ -11,8 +11,10 @@ const defaultStartUp = 10 * time.Minute
 // Job is a job as far as buying machines for it is concerned.
 type Job struct {
 	Machines int // at least 1; where offers are of several sizes, each says how many of it
-	// Left is how long it still has to run from what it last saved, Unsaved what it has run since.
+	// Left is how long it still has to run from what it last saved, Unsaved what it has run since: as it says itself where Reported, and
+	// otherwise at worst.
 	Left, Unsaved time.Duration
+	Reported      bool
 	// Checkpoint is how often it saves its work; 0: never.
 	Checkpoint time.Duration
 	// StartUp is how long machines take to start where that was never seen; 0: a default.
@@ -23,13 +25,12 @@ type Job struct {
 	DelayPrice float64
 	// On is where it runs; nil: nowhere.
 	On *Offer
-	// Restarts says that it moves by being stopped when the machines that it moves to have started, whenever it last saved its
-	// work: Unsaved is what that costs at worst. It does so from on demand to spot alone, and Moves is how often it still may.
-	// Otherwise it moves when it saves, as often as it pays.
-	Restarts bool
-	Moves    int
-	// Next is where the spot machines are there that it moves to; nil: none are. With Restarts.
+	// Moves is how often it may still be stopped to go from machines on demand to spot machines, once those have started.
+	Moves int
+	// Next is where the spot machines are there that it moves to, and Hold for how long they may wait until it saves its work; nil:
+	// none are there.
 	Next *Place
+	Hold time.Duration
 }
 
 // ExpectedCost is what a job costs that starts at a place now and runs there to its end: machines × price × (run time +

@@ -23,8 +23,10 @@ const (
 	halfLife    = 4 * 24 * time.Hour // how fast what was seen is forgotten
 	longestGap  = time.Hour          // between two observations that tell what happened between them
 	firstClosed = 2 * time.Minute
-	mostClosed  = 8 * time.Minute
 )
+
+// MostClosed is for how long a place is closed at most after a stock-out.
+const MostClosed = 8 * time.Minute
 
 // Seen is what was learned of a place by all jobs that tried to buy there.
 type Seen struct {
@@ -127,7 +129,7 @@ func (l *Learned) StockOut(p Place, machines int, now time.Time) {
 
 func (s *Seen) refused(machines int, now time.Time) {
 	s.Failures++
-	wait := mostClosed
+	wait := MostClosed
 	if s.Failures < 10 {
 		wait = min(wait, firstClosed<<(s.Failures-1))
 	}

@@ -13,22 +13,51 @@ const leastGain = 0.1
 // that machines which run are there still.
 const LookAgain = 10 * time.Minute
 
-// Restarting is a job that runs on an offer as one that moves by being stopped; nil: it stays. Of such a job it is known for how long it
-// ran there and has left to run, and not when it saves its work: at worst, a whole interval is done again.
-func Restarting(j Job, on *Offer, ran, left time.Duration) *Job {
-	if on == nil || on.Spot || j.Moves <= 0 || j.Checkpoint <= 0 || ran < j.Checkpoint || left <= 0 { // with ran, nothing is saved yet
+// LongestHold is for how long machines that have started wait until the job which moves to them saves its work.
+const LongestHold = 10 * time.Minute
+
+const (
+	// reportDelay is how long it takes at most until it is known that a job has saved its work.
+	reportDelay = time.Minute
+	// clockSkew is how far ahead of ours a job's clock may be.
+	clockSkew = time.Minute
+)
+
+// Run is a job's run so far, on the machines that it has.
+type Run struct {
+	On        *Offer // nil: nobody knows
+	Ran, Left time.Duration
+	// Saved is when it last saved its work, as it says itself; zero: it does not.
+	Saved time.Time
+}
+
+// Reported says that a job says when it last saved its work. Nothing is believed of a time to come.
+func Reported(saved, now time.Time) bool { return !saved.IsZero() && !saved.After(now.Add(clockSkew)) }
+
+// Restarting is a job that runs as one that moves by being stopped; nil: it stays. What it does again is what it has not saved: where it
+// does not say when that was, a whole interval at worst.
+func Restarting(j Job, r Run, now time.Time) *Job {
+	if r.On == nil || r.On.Spot || j.Moves <= 0 || j.Checkpoint <= 0 || r.Left <= 0 {
 		return nil
 	}
-	j.On, j.Restarts, j.Unsaved, j.Left = on, true, j.Checkpoint, left+j.Checkpoint
+	j.On, j.Unsaved, j.Reported = r.On, j.Checkpoint, false
+	switch {
+	case Reported(r.Saved, now):
+		j.Unsaved, j.Reported = max(0, min(now.Sub(r.Saved), r.Ran)), true // what was saved before it began is of another run
+	case r.Ran < j.Checkpoint: // nothing is saved yet
+		return nil
+	}
+	j.Left = r.Left + j.Unsaved
 	return &j
 }
 
-// restartOnSpot is for a job on demand that moves by being stopped once the spot machines have started, and that does not say when it
-// saves its work. Until then it runs on, and both are paid for; if the others are refused or lost before, it never notices. The stop
-// costs half a checkpoint interval of work as far as is expected, and a whole one at worst, which is what must be left of its slack.
+// backToSpot is for a job on demand, that moves by being stopped once the spot machines have started. Until then it runs on, and both are
+// paid for; if the others are refused or lost before, it never notices. The stop has it do again what it has not saved. A job that says when
+// it saves has machines ordered so that they come as it does, or has them wait for it, where that costs less than what it would do again.
+// Of any other half a checkpoint interval is expected, and a whole one at worst, which is what must be left of its slack.
 // Asked again when they have come (Job.Next), it is stopped only if that pays still.
 // It is compared with running on here to the end. A job that does not save its work stays.
-func (s *sight) restartOnSpot() Choice {
+func (s *sight) backToSpot() Choice {
 	stay := Choice{Action: Stay, Until: s.now.Add(LookAgain), Cost: s.runOn(s.j.On), Reason: "on demand"}
 	if s.j.Next != nil {
 		s.spot = s.next
@@ -47,9 +76,47 @@ func (s *sight) restartOnSpot() Choice {
 	if left.Hours() <= start {
 		return stay
 	}
-	move := f.goBack(chance, started, start, slack, left.Hours())
+	by, saves := s.stopAfter(f, start)
+	move := f.goBack(chance, started, start, by, slack, left.Hours())
+	if saves > 0 && saves < left.Hours()-start && (s.j.Next == nil || saves <= s.j.Hold.Hours()) {
+		price := f.onDemand + f.delay
+		if s.j.Next != nil {
+			price += f.spot
+		}
+		later := price*saves + f.goBack(chance, started, start, f.stop, slack, left.Hours()-saves)
+		if later < move && later <= (1-leastGain)*stay.Cost {
+			return s.whenItSaves(stay, saves, later)
+		}
+	}
 	if math.IsInf(move, 1) || move > (1-leastGain)*stay.Cost {
 		return stay
 	}
 	return Choice{Action: Buy, Offer: s.spot, Cost: move, OnDemand: stay.Cost, Reason: "back to spot"}
+}
+
+// stopAfter is what a stop costs that is some hours ahead, and how many hours later it would cost next to nothing, as the job has just
+// said that it saved its work; 0: nobody knows.
+func (s *sight) stopAfter(f *forecast, start float64) (by stop, saves float64) {
+	if !s.j.Reported {
+		return f.stop, 0
+	}
+	unsaved, wait := s.j.Unsaved+time.Duration(start*float64(time.Hour)).Round(time.Second), time.Duration(0)
+	switch {
+	case s.j.Unsaved <= s.j.Checkpoint+reportDelay: // it saves as often as it says
+		since := (unsaved - reportDelay) % s.j.Checkpoint
+		unsaved, wait = since+reportDelay, s.j.Checkpoint-since
+	case s.j.Next != nil:
+		wait = reportDelay
+	}
+	return stop{again: unsaved.Hours(), reserve: (unsaved + margin).Hours()}, wait.Hours()
+}
+
+// whenItSaves has machines ordered later, or has those wait that have come.
+func (s *sight) whenItSaves(stay Choice, hours, cost float64) Choice {
+	in := time.Duration(hours * float64(time.Hour))
+	if s.j.Next == nil {
+		stay.Until = s.now.Add(min(in, LookAgain))
+		return stay
+	}
+	return Choice{Action: Wait, Until: s.now.Add(in), Cost: cost, OnDemand: stay.Cost, Reason: "waits until it has saved its work"}
 }

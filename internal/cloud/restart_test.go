@@ -13,7 +13,7 @@ import (
 // onDemand is a job that runs on demand and moves by being stopped, with slack beside a whole interval that is done again.
 func onDemand(list []cloud.Offer, left, slack time.Duration) *cloud.Job {
 	j := job(left, slack)
-	j.On, j.Restarts, j.Moves, j.Unsaved = &list[2], true, 1, j.Checkpoint
+	j.On, j.Moves, j.Unsaved = &list[2], 1, j.Checkpoint
 	return j
 }
 
@@ -95,9 +95,16 @@ func TestRestartsAreSafe(t *testing.T) {
 		list := offers()
 		drawn := drawJob(t, list, now)
 		drawn.Moves = rapid.IntRange(0, 2).Draw(t, "moves")
-		j := cloud.Restarting(*drawn, &list[2], time.Duration(rapid.IntRange(0, 300).Draw(t, "ran"))*time.Minute, drawn.Left)
+		run := cloud.Run{On: &list[2], Ran: time.Duration(rapid.IntRange(0, 300).Draw(t, "ran")) * time.Minute, Left: drawn.Left}
+		if rapid.Bool().Draw(t, "says when it saves") { // also what cannot be
+			run.Saved = now.Add(time.Duration(rapid.IntRange(-400, 30).Draw(t, "saved")) * time.Minute)
+		}
+		j := cloud.Restarting(*drawn, run, now)
 		if j == nil {
 			return
+		}
+		if j.Unsaved < 0 || j.Reported && j.Unsaved > run.Ran || !j.Reported && j.Unsaved != j.Checkpoint {
+			t.Fatalf("%v is to do again, reported %t, after a run of %v", j.Unsaved, j.Reported, run.Ran)
 		}
 		c := cloud.Choose(j, list, l, now)
 		if math.IsNaN(c.Cost) || math.IsInf(c.Cost, 0) || c.Cost < 0 {
@@ -116,15 +123,99 @@ func TestRestartsAreSafe(t *testing.T) {
 		if c.Cost > 0.9*runOn+1e-9 {
 			t.Fatalf("%v is expected, and to run on costs %v", c.Cost, runOn)
 		}
-		// Running while the spot machines start spends no slack.
+		// Running while the spot machines start spends no slack. What a job says it will have saved by then does not count yet.
 		worst := saves(j) + cmpOr(j.StartUp, 10*time.Minute) + 3*time.Minute
+		if j.Reported {
+			worst -= j.Unsaved
+		}
 		if slack := j.Deadline.Sub(now) - j.Left; !j.Deadline.IsZero() && slack < worst-time.Second {
 			t.Fatalf("slack %v once all unsaved work is done again, and a loss and a start on demand take %v", slack, worst)
 		}
 		j.Next = &c.Offer.Place
 		again := cloud.Choose(j, list, l, now)
+		if j.Reported { // it is another time by then
+			return
+		}
 		if again.Action != cloud.Buy || again.Offer.Place != c.Offer.Place || again.Cost > c.Cost+1e-9 {
 			t.Fatalf("%+v, and when they have come %+v", c, again)
 		}
 	})
+}
+
+// TestStopsOfWhoTellsAreSafe: a job that says when it saves is stopped, once its machines have come, only while it is in time on demand if
+// all that it has not saved is done again and then its machines are lost before anything is saved. Machines wait for it no longer than they
+// may, and only where it will save by then.
+func TestStopsOfWhoTellsAreSafe(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, now := drawLearned(t)
+		list := offers()
+		drawn := drawJob(t, list, now)
+		ran := time.Duration(rapid.IntRange(0, 300).Draw(t, "ran")) * time.Minute
+		saved := now.Add(-time.Duration(rapid.IntRange(-1, 100).Draw(t, "saved")) * time.Minute)
+		drawn.Moves = 1
+		j := cloud.Restarting(*drawn, cloud.Run{On: &list[2], Ran: ran, Left: drawn.Left, Saved: saved}, now)
+		if j == nil {
+			return
+		}
+		j.Next, j.Hold = &list[0].Place, time.Duration(rapid.IntRange(-3, 10).Draw(t, "hold"))*time.Minute
+		switch c := cloud.Choose(j, list, l, now); c.Action {
+		case cloud.Wait:
+			if c.Until.Sub(now) > j.Hold || !c.Until.After(now) || c.Cost > 0.9*c.OnDemand+1e-9 {
+				t.Fatalf("%+v, %v are left to wait", c, j.Hold)
+			}
+		case cloud.Buy:
+			after := j.Deadline.Sub(now) - j.Left - saves(j) - cmpOr(j.StartUp, 10*time.Minute)
+			if c.Offer.Place != *j.Next || !j.Deadline.IsZero() && after < 3*time.Minute-time.Second {
+				t.Fatalf("%+v, and %v are left", c, after)
+			}
+		}
+	})
+}
+
+// A job that says when it saves its work is stopped then, and its machines are ordered so that they come then.
+func TestAStopAsItSaves(t *testing.T) {
+	list, now := offers(), start
+	run := func(since time.Duration) *cloud.Job {
+		j := job(8*time.Hour, 2*time.Hour)
+		j.Moves = 1
+		return cloud.Restarting(*j, cloud.Run{On: &list[2], Ran: 3 * time.Hour, Left: j.Left, Saved: now.Add(-since)}, now)
+	}
+	next := func(since, hold time.Duration) *cloud.Job {
+		j := run(since)
+		j.Next, j.Hold = &list[0].Place, hold
+		return j
+	}
+	const minute = time.Minute
+	for _, c := range []struct {
+		name  string
+		j     *cloud.Job
+		want  cloud.Action
+		until time.Duration
+	}{
+		{"they would come five minutes before it saves", run(12 * minute), cloud.Stay, 6 * minute},
+		{"they would come as it says that it has saved", run(18 * minute), cloud.Buy, 0},
+		{"they come after it has saved", run(22 * minute), cloud.Buy, 0},
+		{"they are there, and it has just saved", next(minute, cloud.LongestHold), cloud.Buy, 0},
+		{"they are there, and it saves in two minutes", next(28*minute, cloud.LongestHold), cloud.Wait, 3 * minute},
+		{"it saves too late for them to wait", next(28*minute, 2*minute), cloud.Buy, 0},
+		{"it should have saved by now", next(33*minute, cloud.LongestHold), cloud.Wait, minute},
+		{"it has not, for as long as they may wait", next(33*minute, 0), cloud.Buy, 0},
+	} {
+		got := cloud.Choose(c.j, list, selling(), now)
+		if got.Action != c.want || c.want != cloud.Buy && got.Until.Sub(now).Round(time.Second) != c.until {
+			t.Errorf("%s: %s until %v, want %s until %v: %+v", c.name, got.Action, got.Until.Sub(now), c.want, c.until, got)
+		}
+	}
+	j := job(8*time.Hour, time.Hour) // of a time to come nothing is believed
+	j.Moves = 1
+	ahead := cloud.Restarting(*j, cloud.Run{On: &list[2], Ran: 3 * time.Hour, Left: j.Left, Saved: now.Add(time.Hour)}, now)
+	silent := cloud.Restarting(*j, cloud.Run{On: &list[2], Ran: 3 * time.Hour, Left: j.Left}, now)
+	if *ahead != *silent || ahead.Reported {
+		t.Errorf("a time to come: %+v, and none %+v", ahead, silent)
+	}
+	// What was saved before it began is of another run: all of this one is not saved.
+	old := cloud.Restarting(*j, cloud.Run{On: &list[2], Ran: time.Hour, Left: j.Left, Saved: now.Add(-200 * time.Hour)}, now)
+	if !old.Reported || old.Unsaved != time.Hour {
+		t.Errorf("saved before it began: %+v", old)
+	}
 }

@@ -198,10 +198,34 @@ func TestRunTimesAreLearnedWherePoliciesSaySo(t *testing.T) {
 	expect(4 * time.Hour)
 	run("fifth", 16)
 	expect(2560 * time.Second)
+	waits := types.NamespacedName{Namespace: p.written["waits"].Namespace, Name: "waits"}
+	p.leading.Store(false)
+	if _, err := p.RunTime(t.Context(), waits); !errors.Is(err, ErrNotLeading) {
+		t.Errorf("asked while it does not lead: %v", err)
+	}
+	p.leading.Store(true)
+	if got := p.askedRunTime(waits); got != 2560*time.Second {
+		t.Errorf("checks are told %s, and the engine something else", got)
+	}
 	p.turn([]message{{object: p.written["3"], deleted: true}})
 	expect(4 * time.Hour)
 	run("sixth", 17)
 	expect(1792*time.Second + 256*time.Second)
 	p.turn([]message{{object: policy, deleted: true}})
 	expect(0)
+}
+
+// askedRunTime is what the loop answers a check.
+func (p *harness) askedRunTime(key types.NamespacedName) time.Duration {
+	answers := make(chan time.Duration, 1)
+	go func() {
+		run, _ := p.RunTime(p.t.Context(), key)
+		answers <- run
+	}()
+	messages, err := p.inbox.Take(p.t.Context(), time.Time{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.turn(messages)
+	return <-answers
 }

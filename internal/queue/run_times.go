@@ -2,6 +2,7 @@ package queue
 
 import (
 	"cmp"
+	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +22,22 @@ func (s *Shell) expectedRunTime(w *admission.Workload) time.Duration {
 	}
 	percent, byDefault := s.estimatesOf(w)
 	return cmp.Or(s.runTimes.Quantile(w, percent), byDefault)
+}
+
+// RunTime is how long a workload is taken to run that does not say so itself; 0: nobody knows. What is not known now is after a while: a
+// replica that does not lead, or has not seen the workload, returns an error.
+func (s *Shell) RunTime(ctx context.Context, key types.NamespacedName) (run time.Duration, err error) {
+	known := false
+	err = s.ask(ctx, func() {
+		if t := s.workloads[admission.Key{Namespace: key.Namespace, Name: key.Name}]; t != nil {
+			w := s.forEngineAlone(t.object)
+			known, run = true, w.ExpectedRunTime
+		}
+	})
+	if err == nil && !known {
+		err = ErrUnknown
+	}
+	return run, err
 }
 
 func (s *Shell) estimatesOf(w *admission.Workload) (percent int, byDefault time.Duration) {

@@ -27,7 +27,7 @@ const (
 
 // history is what became of a workload before.
 func (v *view) history(wl *kueue.Workload) {
-	v.before, v.admitted = workload.RanBefore(wl), workload.AdmittedAt(wl)
+	v.before, v.admitted, v.saved = workload.RanBefore(wl), workload.AdmittedAt(wl), workload.CheckpointedAt(wl)
 	v.moved, v.ends = workload.Evictions(wl, cloudv1.ReasonBackToSpot), workload.IsOfPods(wl)
 }
 
@@ -74,7 +74,7 @@ func (v *view) mover(p *plan) (*cloud.Job, *part) {
 	}
 	p.look(cloud.LookAgain)
 	ran := v.now.Sub(v.admitted)
-	return cloud.Restarting(v.job(part), on, ran, v.run-v.before-ran), part
+	return cloud.Restarting(v.job(part), cloud.Run{On: on, Ran: ran, Left: v.run - v.before - ran, Saved: v.saved}, v.now), part
 }
 
 // movesLeft is how often a workload may still be stopped to go back to spot nodes. Nobody would start pods again, and what a stop costs one
@@ -86,12 +86,16 @@ func (v *view) movesLeft(part *part) int {
 	return max(0, v.moves[part.flavor]-v.moved)
 }
 
-// awaitMove waits for the nodes that a workload moves to. When all are there it is stopped, if that pays still.
+// awaitMove waits for the nodes that a workload moves to. When all are there it is stopped, if that pays still; one that says when it saves
+// its work may do so first.
 func (v *view) awaitMove(job *cloud.Job, part *part, ordered []*claim, p *plan, next *kueue.AdmissionCheckState) {
-	first, there, began := ordered[0].purchase, 0, v.now
+	first, there, began, came := ordered[0].purchase, 0, v.now, time.Time{}
 	for _, c := range ordered {
 		if c.registered {
 			there++
+		}
+		if c.registeredAt.After(came) {
+			came = c.registeredAt
 		}
 		if !c.adopted(v.uid) && c.created.Before(began) {
 			began = c.created
@@ -109,8 +113,13 @@ func (v *view) awaitMove(job *cloud.Job, part *part, ordered []*claim, p *plan, 
 		v.giveBack(p)
 		return
 	}
-	job.Next = &first.Place
+	job.Next, job.Hold = &first.Place, cloud.LongestHold-v.now.Sub(came)
 	choice := cloud.Choose(job, part.offers, v.learned, v.now)
+	if choice.Action == cloud.Wait {
+		p.lookAt(choice.Until, v.now)
+		next.Message += fmt.Sprintf("; moves to spot when it has saved its work: %s there: %s", plural(there, "node"), first.Place)
+		return
+	}
 	if choice.Action != cloud.Buy {
 		v.learnStart(ordered, p)
 		v.giveBack(p)

@@ -13,6 +13,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
+	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cloud"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
@@ -287,6 +288,9 @@ func TestMovesEnd(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			w.now = w.now.Add(time.Duration(rapid.IntRange(1, 120).Draw(t, "minutes")) * time.Minute)
 			w.isSold(t)
+			if rapid.IntRange(0, 2).Draw(t, "it says when it saved") == 0 { // forwards, backwards, of another year, or what is no time
+				w.savedAt(w.now.Add(time.Duration(rapid.SampledFrom([]int{0, -1, -5, -19, -60, -6000, 1, 300, -1e6}).Draw(t, "saved")) * time.Minute))
+			}
 			was := w.state
 			_, whole := w.step(rapid.SampledFrom([]int{99, 99, 99, 0, 1, 2}).Draw(t, "writes before it is killed"))
 			w.movesAsAllowed(t, &was, whole)
@@ -397,5 +401,67 @@ func TestWhatIsLeftToRun(t *testing.T) {
 		if w.step(99); (len(w.bought) == 0) != waits {
 			t.Errorf("it ran for %d s before: %+v, bought %+v", ran, w.state, w.bought)
 		}
+	}
+}
+
+// savedAt has the workload's job say that it saved its work.
+func (w *world) savedAt(at time.Time) {
+	w.wl.Annotations[queuepolicy.CheckpointedAtAnnotation] = at.Format(time.RFC3339)
+}
+
+// A job that says when it saves its work has its spot nodes ordered so that they come then, and they wait for it for a while.
+func TestBackToSpotAsItSaves(t *testing.T) {
+	w := runsOnDemand()
+	began := w.now
+	w.savedAt(began.Add(-time.Minute))
+	if p, _ := w.step(99); w.live() != 1 || p.again <= 0 || p.again > 10*time.Minute {
+		t.Fatalf("nodes that start in ten minutes would come ten minutes before it saves: %+v, %+v", w.claims, p)
+	}
+	w.now = began.Add(11 * time.Minute)
+	if w.step(99); w.live() != 2 {
+		t.Fatalf("they would come as it saves: %+v", w.state)
+	}
+	w.now = began.Add(17 * time.Minute)
+	w.register()
+	p, _ := w.step(99)
+	if w.state.State != kueue.CheckStateReady || w.live() != 2 || p.again <= 0 || p.again > 4*time.Minute ||
+		w.state.Message != "1 node: aws/us-east-1/a p5.24xlarge on demand; moves to spot when it has saved its work: 1 node there: aws/us-east-1/a p5.48xlarge spot" {
+		t.Fatalf("two minutes before it saves: %+v, %+v", w.state, p)
+	}
+	w.now = began.Add(20 * time.Minute)
+	w.savedAt(began.Add(19 * time.Minute))
+	if w.step(99); w.state.State != kueue.CheckStateRetry || !strings.HasPrefix(w.state.Message, cloudv1.ReasonBackToSpot+": ") {
+		t.Fatalf("it has saved: %+v", w.state)
+	}
+}
+
+// A job cannot have nodes wait for it by saying again and again that it is about to save its work: after ten minutes they are used, or
+// given back.
+func TestNodesDoNotWaitForEver(t *testing.T) {
+	w := runsOnDemand()
+	began := w.now
+	w.savedAt(began.Add(-11 * time.Minute))
+	w.step(99)
+	w.register()
+	for m := range 11 {
+		w.now = began.Add(time.Duration(m) * time.Minute)
+		w.savedAt(w.now.Add(-17 * time.Minute))
+		if w.step(99); m < 6 && (w.live() != 2 || w.state.State != kueue.CheckStateReady) {
+			t.Fatalf("after %d minutes: %+v", m, w.state)
+		}
+	}
+	if w.live() == 2 && w.state.State == kueue.CheckStateReady {
+		t.Fatalf("they still wait: %+v", w.state)
+	}
+}
+
+// What a job says of a time to come is as if it said nothing.
+func TestNothingIsBelievedOfATimeToCome(t *testing.T) {
+	silent, ahead := runsOnDemand(), runsOnDemand()
+	ahead.savedAt(ahead.now.Add(time.Hour))
+	silent.step(99)
+	ahead.step(99)
+	if !reflect.DeepEqual(silent.state, ahead.state) || silent.live() != ahead.live() || silent.live() != 2 {
+		t.Errorf("%+v, and where it says nothing %+v", ahead.state, silent.state)
 	}
 }

@@ -32,6 +32,7 @@ type workloads struct {
 	direct    client.Reader // reads no cache
 	tables    cloudoffers.Tables
 	recorder  events.EventRecorder
+	runTimes  checks.RunTimes
 	now       func() time.Time
 	available func() bool // whether the cluster has NodeClaims
 	// written are statuses of CloudOffers that the cache may not show yet.
@@ -105,6 +106,11 @@ func (c *workloads) handle(ctx context.Context, request ctrl.Request, wl *kueue.
 	if v.phase == wants {
 		v.uid, v.state = wl.UID, mine[0].State
 		v.run, v.declared = workload.RunTime(wl)
+		if v.state.State == kueue.CheckStatePending {
+			if v.learnedRun, err = c.runTimes.LearnedRunTime(ctx, wl); err != nil {
+				return ctrl.Result{RequeueAfter: time.Second}, nil // the queue's loop will know it
+			}
+		}
 		v.history(wl)
 		v.terms, _ = workload.PurchaseTermsOf(wl.Annotations) // jobs are told by the webhook; what is left is not given
 		if v.parts, err = c.parts(ctx, wl, offers, v.now); err != nil {

@@ -1,6 +1,7 @@
 package machines
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -34,15 +35,18 @@ type view struct {
 	state    kueue.AdmissionCheckState // with wants
 	run      time.Duration
 	declared bool // its run time
-	terms    workload.PurchaseTerms
-	before   time.Duration // for which it ran in earlier admissions
-	admitted time.Time     // zero: it is not
-	moved    int           // how often it was stopped to go back to spot nodes
-	moving   time.Time     // when it was evicted for that, and has no quota since; zero: it was not
-	ends     bool          // with an eviction: nobody starts its pods again
-	parts    []part        // with wants
-	claims   []claim
-	learned  *cloud.Learned // the decision adds to it
+	// learnedRun is how long workloads like it ran, where it says nothing; 0: nobody knows.
+	learnedRun time.Duration
+	terms      workload.PurchaseTerms
+	before     time.Duration // for which it ran in earlier admissions
+	admitted   time.Time     // zero: it is not
+	saved      time.Time     // when it last saved its work, as it says; zero: it does not
+	moved      int           // how often it was stopped to go back to spot nodes
+	moving     time.Time     // when it was evicted for that, and has no quota since; zero: it was not
+	ends       bool          // with an eviction: nobody starts its pods again
+	parts      []part        // with wants
+	claims     []claim
+	learned    *cloud.Learned // the decision adds to it
 	// keepIdle is for how long nodes of a flavor wait for the next workload; 0: not at all.
 	keepIdle map[string]time.Duration
 	// moves is how often a workload on nodes of a flavor may be stopped to go back to spot nodes.
@@ -318,15 +322,19 @@ func money(dollars float64) string {
 // longestWait is how far ahead a deadline counts.
 const longestWait = 28 * 24 * time.Hour
 
-// job is the workload as far as buying nodes for a part of it is concerned. What it declares is a limit on all its runs together.
+// job is the workload as far as buying nodes for a part of it is concerned. What it declares is a limit on all its runs together, and what
+// was learned is how long all runs took.
 func (v *view) job(part *part) cloud.Job {
-	left := v.run
-	if v.declared {
+	left := cmp.Or(v.learnedRun, v.run)
+	switch {
+	case v.declared:
 		left = max(time.Minute, v.run-v.before)
+	case v.terms.Checkpoint > 0 && v.before < v.learnedRun: // what it did is saved
+		left -= v.before
 	}
 	j := cloud.Job{
 		Machines: 1, Left: left, Checkpoint: v.terms.Checkpoint, StartUp: part.startUp, Deadline: v.terms.Deadline, DelayPrice: v.terms.DelayPrice,
-		Restarts: true, Moves: v.movesLeft(part),
+		Moves: v.movesLeft(part), Reported: cloud.Reported(v.saved, v.now),
 	}
 	if most := v.now.Add(longestWait); j.Deadline.After(most) {
 		j.Deadline = most

@@ -1,6 +1,7 @@
 package machines
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -714,5 +715,29 @@ func TestNodeClaimOfAPurchase(t *testing.T) {
 	n.Annotations[purchaseAnnotation] = "{"
 	if read := readClaim(n); read.Nodes != 0 || workloadOf(n).String() != "/" {
 		t.Errorf("unreadable: %+v", read)
+	}
+}
+
+// What was learned of workloads like it counts for one that does not say how long it runs, and nothing else changes for one that does.
+func TestLearnedRunTimes(t *testing.T) {
+	for _, c := range []struct {
+		name                            string
+		declared, learned, before, want time.Duration
+		saves                           bool
+	}{
+		{"nobody knows", 0, 0, 0, time.Hour, true},
+		{"learned", 0, 5 * time.Hour, 0, 5 * time.Hour, false},
+		{"declared, which is a limit", 10 * time.Hour, 5 * time.Hour, time.Hour, 9 * time.Hour, true},
+		{"part of it is done and saved", 0, 5 * time.Hour, 2 * time.Hour, 3 * time.Hour, true},
+		{"part of it is done and lost", 0, 5 * time.Hour, 2 * time.Hour, 5 * time.Hour, false},
+		{"it has run for longer than others", 0, 5 * time.Hour, 7 * time.Hour, 5 * time.Hour, true},
+	} {
+		v := &view{run: cmp.Or(c.declared, time.Hour), declared: c.declared > 0, learnedRun: c.learned, before: c.before}
+		if c.saves {
+			v.terms.Checkpoint = 30 * time.Minute
+		}
+		if got := v.job(&part{}).Left; got != c.want {
+			t.Errorf("%s: %s are left, want %s", c.name, got, c.want)
+		}
 	}
 }

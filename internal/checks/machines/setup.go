@@ -37,7 +37,7 @@ const (
 // for one that is gone must go, too.
 //
 // What it returns counts what was bought, by flavor and state, at each call; nil: nothing ever is.
-func Setup(mgr ctrl.Manager, namespace string) (func(report func(flavor, state string, nodes int)), error) {
+func Setup(mgr ctrl.Manager, namespace string, runTimes checks.RunTimes) (func(report func(flavor, state string, nodes int)), error) {
 	if served, err := cloudoffers.Served(mgr); err != nil || !served {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func Setup(mgr ctrl.Manager, namespace string) (func(report func(flavor, state s
 	}
 	handles := &workloads{
 		client: c, direct: mgr.GetAPIReader(), tables: cloudoffers.Tables{Client: c, Namespace: namespace},
-		recorder: mgr.GetEventRecorder("elastic-queue-machines"), now: time.Now, available: s.Available, written: map[string]written{},
+		recorder: mgr.GetEventRecorder("elastic-queue-machines"), runTimes: runTimes, now: time.Now, available: s.Available, written: map[string]written{},
 	}
 	workloads, err := controller.New("machines", mgr, controller.Options{Reconciler: handles})
 	if err != nil {

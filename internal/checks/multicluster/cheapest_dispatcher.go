@@ -1,6 +1,7 @@
 package multicluster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,11 +20,17 @@ import (
 
 // costs are what the workload is expected to cost in some clusters, cheapest first.
 func (s *situation) costs(clusters []string) []cloud.ClusterCost {
-	run, _ := workload.RunTime(s.local)
+	run := s.runTime()
 	terms, _ := workload.PurchaseTermsOf(s.local.Annotations) // what cannot be read is reported elsewhere, and is not given
 	input, _ := workload.InputOf(s.local.Annotations)
 	job := &cloud.Job{Left: run, Checkpoint: terms.Checkpoint, DelayPrice: terms.DelayPrice}
 	return cloud.OrderClusters(job, amounts(s.local), input, clusters, s.offers, s.now)
+}
+
+// runTime is how long the workload is taken to run.
+func (s *situation) runTime() time.Duration {
+	run, _ := workload.RunTime(s.local)
+	return cmp.Or(s.learnedRun, run)
 }
 
 // amounts are how much of each resource a workload has quota for.
@@ -81,7 +88,7 @@ func (d dispatcher) message(s *situation, nominated []string) string {
 	if len(nominated) > 0 {
 		sent = "Nominated " + strings.Join(nominated, ", ")
 	}
-	run, _ := workload.RunTime(s.local)
+	run := s.runTime()
 	return fmt.Sprintf("%s; expected cost for %s in USD: %s", sent, run, strings.Join(parts, ", "))
 }
 

@@ -45,7 +45,9 @@ type situation struct {
 	elastic, next bool
 	// offers are what clusters cost, for the dispatcher that asks.
 	offers []cloud.ClusterOffer
-	now    time.Time
+	// learnedRun is how long workloads like it ran, where it says nothing; 0: nobody knows.
+	learnedRun time.Duration
+	now        time.Time
 }
 
 func (s *situation) remote(name string) *remoteState {

@@ -47,6 +47,8 @@ type Options struct {
 	Copies *remote.Adapters
 	// Fence is what requests to other clusters pass, too: they follow from a leader's decisions.
 	Fence func(http.RoundTripper) http.RoundTripper
+	// RunTimes are those that were learned, for the dispatcher that asks.
+	RunTimes checks.RunTimes
 	// Dispatched and Admitted are called for every copy that was created, and that won.
 	Dispatched, Admitted func(queue, cluster string)
 }
@@ -100,7 +102,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	}
 	w := &workloads{
 		client: mgr.GetClient(), clusters: all, copies: options.Copies, recorder: mgr.GetEventRecorder("elastic-queue-multikueue"), now: time.Now,
-		settings: settings, dispatched: options.Dispatched, admitted: options.Admitted,
+		runTimes: options.RunTimes, settings: settings, dispatched: options.Dispatched, admitted: options.Admitted,
 	}
 	if err := w.setup(mgr, source.Channel(requeues, enqueue)); err != nil {
 		return err

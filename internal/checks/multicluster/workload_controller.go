@@ -44,7 +44,8 @@ type workloads struct {
 	recorder events.EventRecorder
 	now      func() time.Time
 	// offers are what clusters cost; nil: that does not matter.
-	offers func(context.Context) ([]cloud.ClusterOffer, error)
+	offers   func(context.Context) ([]cloud.ClusterOffer, error)
+	runTimes checks.RunTimes
 	settings
 	// dispatched and admitted count copies, by ClusterQueue and cluster.
 	dispatched, admitted func(queue, cluster string)
@@ -105,14 +106,24 @@ func (w *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	if s.remotes, err = w.readRemotes(ctx, client.ObjectKeyFromObject(wl), config.Spec.Clusters, kind); err != nil {
 		return ctrl.Result{}, err
 	}
-	if w.offers != nil && undispatched(wl) {
-		if s.offers, err = w.offers(ctx); err != nil {
-			return ctrl.Result{}, err
-		}
+	if known, err := w.readCosts(ctx, &s); err != nil || !known {
+		return ctrl.Result{RequeueAfter: time.Second}, err
 	}
 	p := decide(s, w.settings)
 	p.after = s.again(p.after)
 	return w.result(w.carryOut(ctx, &s, p, kind, parts))
+}
+
+// readCosts reads what the order of clusters depends on, for a workload that is to be sent to one. False: it is not known yet.
+func (w *workloads) readCosts(ctx context.Context, s *situation) (known bool, err error) {
+	if w.offers == nil || !undispatched(s.local) {
+		return true, nil
+	}
+	if s.offers, err = w.offers(ctx); err != nil {
+		return false, err
+	}
+	s.learnedRun, err = w.runTimes.LearnedRunTime(ctx, s.local)
+	return err == nil, nil // the queue's loop will know it
 }
 
 // again is when to requeue at the latest: no event tells when a cluster starts to serve a kind.

@@ -3,6 +3,7 @@ package simulate
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 type costInputs struct {
 	data, market, trace             string
 	zones                           []string
+	flavors                         map[string]int
 	jobs                            int
 	seed                            uint64
 	startUp, checkpoint, deadlineBy time.Duration
@@ -40,14 +42,23 @@ times at which spot machines could be had: what would they cost?
   spot-else-on-demand  cheapest spot first, and on demand where there is none
   elastic              waits for spot, buys on demand and goes back by deadline,
                        prices, and what was seen of each zone
+  elastic-reporting    the same for jobs that say when they have saved their
+                       work (elasticai.io/checkpointed-at)
   OVER BOUND           money for each finished job, over the least possible for
                        someone who knows the future
+
+With --flavors the jobs wait in a queue that has quota in several markets. The
+engine that runs in production chooses between those:
+
+  as-written           as the queue has them written
+  elastic              cheapest first, by what each job is expected to cost now
 
 The folder has spot-series.csv, which names the series in spot-availability,
 and spot-prices.csv.`,
 		Example: `  elastic simulate cost --data clouds
   elastic simulate cost --data clouds --market aws-2023-02-15-p3.2xlarge --zones us-east-1a,us-east-1c --checkpoint 10m
-  elastic simulate cost --data clouds --trace jobs.csv --deadline-factor 2`,
+  elastic simulate cost --data clouds --trace jobs.csv --deadline-factor 2
+  elastic simulate cost --data clouds --flavors aws-2022-10-26-p3.2xlarge=32,aws-2022-10-26-p3.16xlarge=64`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out, err := in.compare()
@@ -67,6 +78,7 @@ and spot-prices.csv.`,
 	f := cmd.Flags()
 	f.StringVar(&in.data, "data", "", "folder with recorded prices and availability")
 	f.StringVar(&in.market, "market", "", "one market alone; without it all")
+	f.StringToIntVar(&in.flavors, "flavors", nil, "markets as flavors of a queue, with quotas in cards, as in MARKET=32")
 	f.StringSliceVar(&in.zones, "zones", nil, "these zones alone")
 	f.StringVar(&in.trace, "trace", "", "jobs from a trace, as elastic simulate reads them; without it invented ones")
 	f.IntVar(&in.jobs, "jobs", 200, "how many jobs to invent, of 1 to 16 hours")
@@ -106,6 +118,9 @@ func (in *costInputs) compare() ([]*cost.Comparison, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(in.flavors) > 0 {
+		return in.compareQueue(settings)
+	}
 	markets, err := in.markets()
 	if err != nil {
 		return nil, err
@@ -119,6 +134,37 @@ func (in *costInputs) compare() ([]*cost.Comparison, error) {
 		out = append(out, cost.Compare(m, jobs, cost.Rules, settings))
 	}
 	return out, nil
+}
+
+// compareQueue is for a queue with several markets, in the order of their names.
+func (in *costInputs) compareQueue(settings *cost.Settings) ([]*cost.Comparison, error) {
+	if in.market != "" {
+		return nil, errors.New("give --market or --flavors")
+	}
+	markets, err := in.markets()
+	if err != nil {
+		return nil, err
+	}
+	const mostCards = 1_000_000
+	var flavors []cost.Flavor
+	for _, name := range slices.Sorted(maps.Keys(in.flavors)) {
+		i := slices.IndexFunc(markets, func(m *cost.Market) bool { return m.Name == name })
+		quota := in.flavors[name]
+		if i < 0 || quota < 1 || quota > mostCards {
+			return nil, fmt.Errorf("--flavors %s=%d: want a market and 1 to %d cards", name, quota, mostCards)
+		}
+		flavors = append(flavors, cost.Flavor{Market: markets[i], Cards: int64(quota)})
+	}
+	jobs, err := in.jobsFor(flavors[0].Market, settings)
+	if err != nil {
+		return nil, err
+	}
+	if in.trace == "" {
+		const most = 8 // cards of a job
+		jobs = cost.WithCards(jobs, most, in.seed)
+	}
+	c, err := cost.CompareQueue(flavors, jobs, settings)
+	return []*cost.Comparison{c}, err
 }
 
 // markets that were asked for.

@@ -19,6 +19,12 @@ func TestCostOutputsAndErrors(t *testing.T) {
 	if got := run(t, append(data, "--trace", docs+"/simulate/jobs.csv")...); !strings.Contains(got, "elastic") {
 		t.Errorf("trace: %s", got)
 	}
+	queue := append(data, "--flavors", "aws-2026-01-05-example.8xlarge=16")
+	for _, more := range [][]string{{"--jobs", "5"}, {"--trace", docs + "/simulate/jobs.csv"}} {
+		if got := run(t, append(queue, more...)...); !strings.Contains(got, "as-written") || !strings.Contains(got, "elastic-reporting") {
+			t.Errorf("a queue, %v: %s", more, got)
+		}
+	}
 	for _, c := range []struct {
 		args []string
 		want string
@@ -26,6 +32,9 @@ func TestCostOutputsAndErrors(t *testing.T) {
 		{[]string{"cost"}, "give --data"},
 		{[]string{"cost", "--data", t.TempDir()}, "spot-prices.csv"},
 		{append(data, "--market", "moon"), "there are aws-2026-01-05-example.8xlarge"},
+		{append(data, "--flavors", "moon=4"), "--flavors moon=4: want a market"},
+		{append(data, "--flavors", "aws-2026-01-05-example.8xlarge=-4"), "want a market and 1 to"},
+		{append(queue, "--market", "moon"), "give --market or --flavors"},
 		{append(data, "--jobs", "0"), "--jobs 0"},
 		{append(data, "--deadline-factor", "0.5"), "--deadline-factor 0.5"},
 		{append(data, "--start-up", "-1m"), "-1m0s is not between"},

@@ -45,6 +45,17 @@ func assess(offer *v1alpha1.CloudOffer, table string, learned *cloud.Learned, no
 	if err != nil {
 		return status, err
 	}
+	price(&status, offer, offers, startUp, learned, now)
+	return status, nil
+}
+
+// Priced is the status of a CloudOffer that means these offers, at least one.
+func Priced(offer *v1alpha1.CloudOffer, offers []cloud.Offer, startUp time.Duration, learned *cloud.Learned, now time.Time) (status v1alpha1.CloudOfferStatus) {
+	price(&status, offer, offers, startUp, learned, now)
+	return status
+}
+
+func price(status *v1alpha1.CloudOfferStatus, offer *v1alpha1.CloudOffer, offers []cloud.Offer, startUp time.Duration, learned *cloud.Learned, now time.Time) {
 	status.Offers = int32(len(offers))
 	o, opens := cheapest(offers, learned, now)
 	if !opens.IsZero() {
@@ -57,7 +68,6 @@ func assess(offer *v1alpha1.CloudOffer, table string, learned *cloud.Learned, no
 	}
 	best := regionPrice(offer, o, startUp, learned, now)
 	status.PricePerHour, status.LossesPerHour, status.StartUp = best.PricePerHour, best.LossesPerHour, best.StartUp
-	return status, nil
 }
 
 // mostRegions is of how many regions a status has the price.

@@ -22,14 +22,17 @@ type Over struct {
 func Compare(m *Market, jobs []Job, rules []Rule, s *Settings) *Comparison {
 	c := &Comparison{Market: m.Name, Zones: len(m.Zones), Share: m.Share(1), Bound: Bound(m, jobs, s)}
 	for _, rule := range rules {
-		r := Run(m, jobs, rule, s)
-		over := math.NaN()
-		if r.Finished > 0 && c.Bound > 0 {
-			over = r.PerJob() / (c.Bound / float64(len(jobs)))
-		}
-		c.Results = append(c.Results, Over{r, over})
+		c.add(Run(m, jobs, rule, s), len(jobs))
 	}
 	return c
+}
+
+func (c *Comparison) add(r *Result, jobs int) {
+	over := math.NaN()
+	if r.Finished > 0 && c.Bound > 0 {
+		over = r.PerJob() / (c.Bound / float64(jobs))
+	}
+	c.Results = append(c.Results, Over{r, over})
 }
 
 // scarceShare: a zone that sells spot machines less than half of the time.

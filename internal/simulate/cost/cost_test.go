@@ -135,7 +135,11 @@ func TestElasticIsNeverLateAndNeverBelowTheBound(t *testing.T) {
 			if rule.Shared && r.Late > 0 {
 				t.Fatalf("late: %+v", r)
 			}
-			if r.Moves > len(jobs)*rule.Moves || rule.AtSaves && r.Moves > 0 {
+			p := &r.Parts
+			if sum := p.SpotWork + p.SpotStarts + p.LostWork + p.OnDemandWork + p.OnDemandStarts + p.Second; math.Abs(sum-r.Money) > 1e-6 || p.SpotWork < -1e-9 || p.OnDemandWork < -1e-9 || p.LostWork < -1e-9 {
+				t.Fatalf("%v are paid, of that %+v", r.Money, p)
+			}
+			if r.Moves > len(jobs)*rule.Moves {
 				t.Fatalf("moves: %+v", r)
 			}
 		}

@@ -7,6 +7,7 @@
 //	run        Run: one rule over all jobs; what they cost, and which were late
 //	rules      the rules to compare with
 //	bound      Bound: what a job costs at least, for someone who knows the future
+//	queue      RunQueue: a queue with quota in several markets, between which the admission engine chooses
 //
 // Machines are paid for from the order to the end, start-up included. A spot machine can be bought in minutes in which the
 // series says so, and is lost in the first in which it does not; what the job had not saved is lost with it. A try to buy

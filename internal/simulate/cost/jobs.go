@@ -3,6 +3,7 @@ package cost
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/elastic-ai/elastic/internal/simulate/world"
 )
@@ -14,6 +15,7 @@ type Job struct {
 	Work     int // run time
 	Deadline int
 	Machines int
+	Cards    int // that it asks a queue for
 }
 
 // Settings of a run, in minutes.
@@ -54,6 +56,22 @@ func Invented(n int, m *Market, s *Settings, seed uint64) ([]Job, error) {
 	return jobs, nil
 }
 
+// WithCards are the jobs with 1, 2, 4, … cards, up to so many.
+func WithCards(jobs []Job, most int, seed uint64) []Job {
+	r := rand.New(rand.NewPCG(24, seed))
+	jobs = slices.Clone(jobs)
+	for i := range jobs {
+		jobs[i].Cards = 1
+		for jobs[i].Cards*2 <= most && r.IntN(2) == 0 {
+			jobs[i].Cards *= 2
+		}
+	}
+	return jobs
+}
+
+// machinesFor so many cards.
+func (m *Market) machinesFor(cards int) int { return max(1, (cards+m.GPUs-1)/m.GPUs) }
+
 // OfTrace are the jobs of a trace whose deadlines are within the market, on as many machines as have their cards.
 func OfTrace(trace *world.Trace, m *Market, s *Settings) ([]Job, error) {
 	var jobs []Job
@@ -61,7 +79,7 @@ func OfTrace(trace *world.Trace, m *Market, s *Settings) ([]Job, error) {
 		from := &trace.Jobs[i]
 		j := s.WithDeadline(Job{
 			Name: from.ID, Submit: int(from.Submit / 60), Work: max(1, int((from.Duration+59)/60)),
-			Machines: max(1, (int(from.Cards)+m.GPUs-1)/m.GPUs),
+			Machines: m.machinesFor(int(from.Cards)), Cards: max(1, int(from.Cards)),
 		})
 		if j.Deadline < m.Minutes() {
 			jobs = append(jobs, j)

@@ -13,13 +13,17 @@ type Rule struct {
 	// Shared: what one job saw, the others know.
 	Shared bool
 	// Moves is how often a job on demand is stopped to go back to spot machines once they have started, as the admission check that
-	// buys nodes does it (movesToSpot of a CloudOffer). AtSaves has a job move as often as the rule says, as it saves its work.
-	Moves   int
-	AtSaves bool
+	// buys nodes does it (movesToSpot of a CloudOffer).
+	Moves int
+	// Reports has jobs say when they have saved their work (elasticai.io/checkpointed-at).
+	Reports bool
 }
 
-// Elastic is the rule of the product, with what its admission check does.
+// Elastic is the rule of the product, with what its admission check does, for jobs that say how often they save their work.
 var Elastic = Rule{Name: "elastic", Choose: cloud.Choose, Shared: true, Moves: 4}
+
+// ElasticReporting is the same for jobs that say, too, when they have saved it.
+var ElasticReporting = Rule{Name: "elastic-reporting", Choose: cloud.Choose, Shared: true, Moves: 4, Reports: true}
 
 // Rules, the product's and those to compare it with.
 var Rules = []Rule{
@@ -27,14 +31,11 @@ var Rules = []Rule{
 	{Name: "spot", Choose: spotOnly},
 	{Name: "spot-else-on-demand", Choose: spotElseOnDemand},
 	Elastic,
+	ElasticReporting,
 }
 
-// Variants of the product's rule: jobs stay where they began, as they do where a CloudOffer does not say that they may move, or they say
-// when they save their work, which the check is not told.
-var Variants = []Rule{
-	{Name: "elastic-stays", Choose: cloud.Choose, Shared: true},
-	{Name: "elastic-at-saves", Choose: cloud.Choose, Shared: true, AtSaves: true},
-}
+// Variants of the product's rule: jobs stay where they began, as they do where a CloudOffer does not say that they may move.
+var Variants = []Rule{{Name: "elastic-stays", Choose: cloud.Choose, Shared: true}}
 
 func onDemandOnly(j *cloud.Job, offers []cloud.Offer, _ *cloud.Learned, _ time.Time) cloud.Choice {
 	if j.On != nil {

@@ -28,6 +28,7 @@ type Zone struct {
 type Market struct {
 	Name     string
 	Start    time.Time
+	GPU      string
 	GPUs     int // of a machine
 	Machines int // that were asked for in the series
 	Zones    []Zone
@@ -115,7 +116,7 @@ func readZone(folder string, row map[string]string, prices prices) (*Zone, *Mark
 	if err != nil {
 		return nil, nil, err
 	}
-	m := &Market{GPUs: 1}
+	m := &Market{GPU: row["gpu"], GPUs: 1}
 	m.Machines, _ = strconv.Atoi(row["nodes_wanted"])
 	m.GPUs, _ = strconv.Atoi(row["gpus_per_instance"])
 	m.Machines, m.GPUs = max(1, m.Machines), max(1, m.GPUs)
