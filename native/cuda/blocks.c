@@ -157,24 +157,32 @@ static CUresult map_arrays(struct block *b, struct chunk *c)
 	return r;
 }
 
-bool chunk_make(struct block *b, struct chunk *c, CUdeviceptr at, CUresult *r)
+bool chunk_put(struct block *b, struct chunk *c, CUdeviceptr at, CUmemHandle handle, CUresult *r)
 {
-	*r = real_cuMemCreate(&c->handle, c->size, &b->prop, 0);
-	if (*r == CUDA_SUCCESS) {
-		*r = b->tiles ? map_arrays(b, c) : b->program ? map_program(b, c) : map_ours(b, c, at);
-		if (*r != CUDA_SUCCESS)
-			real_cuMemRelease(c->handle);
-	}
+	c->handle = handle;
+	*r = b->tiles ? map_arrays(b, c) : b->program ? map_program(b, c) : map_ours(b, c, at);
 	if (*r != CUDA_SUCCESS) {
+		real_cuMemRelease(handle);
 		c->handle = 0;
 		return false;
 	}
-	count_resident(b->device, (int64_t)c->size);
+	if (!b->import)
+		count_resident(b->device, (int64_t)c->size);
 	return true;
+}
+
+bool chunk_make(struct block *b, struct chunk *c, CUdeviceptr at, CUresult *r)
+{
+	CUmemHandle handle;
+
+	*r = real_cuMemCreate(&handle, c->size, &b->prop, 0);
+	return *r == CUDA_SUCCESS && chunk_put(b, c, at, handle, r);
 }
 
 void chunk_free(struct block *b, struct chunk *c, CUdeviceptr at)
 {
+	if (!c->handle)
+		return; /* of another process, and lost with it */
 	block_close(b);
 	if (b->tiles)
 		unmap_arrays_until(b, NULL);
@@ -184,7 +192,8 @@ void chunk_free(struct block *b, struct chunk *c, CUdeviceptr at)
 		real_cuMemUnmap(at, c->size);
 	real_cuMemRelease(c->handle);
 	c->handle = 0;
-	count_resident(b->device, -(int64_t)c->size);
+	if (!b->import)
+		count_resident(b->device, -(int64_t)c->size);
 }
 
 /* ---- copies of what the program maps ---- */
@@ -201,6 +210,12 @@ static void note_access(struct mapping *m)
 	}
 }
 
+void block_note_access(struct block *b)
+{
+	for (struct mapping *m = b->maps; m; m = m->next)
+		note_access(m);
+}
+
 /* A copy goes by an address: the program's, where it can use all of the memory there, or one of our own. */
 CUresult block_open(struct block *b)
 {
@@ -208,8 +223,8 @@ CUresult block_open(struct block *b)
 
 	if (!b->program || b->base)
 		return CUDA_SUCCESS;
+	block_note_access(b);
 	for (struct mapping *m = b->maps; m; m = m->next) {
-		note_access(m);
 		if (!b->base && !m->offset && m->size == b->size && m->access[b->device - session.device] == CU_MEM_ACCESS_READWRITE)
 			b->base = m->at;
 	}

@@ -39,6 +39,10 @@ struct array {
 	struct array *next;     /* in its block, by place */
 };
 
+/* A process that has a block of ours, by pid and start time; whether it has all of it, or let go of it. */
+struct importer { uint64_t process; bool there; struct importer *next; };
+struct import;
+
 /* Memory behind a range of addresses that we chose, or that the program maps itself. */
 struct block {
 	struct device *device;
@@ -56,6 +60,10 @@ struct block {
 	bool window;            /* base is a mapping of ours, for the copy alone */
 	bool tiles;             /* it has no addresses, but these arrays, */
 	struct array *arrays;   /* as one chunk */
+	uint64_t name;          /* under which other processes of the container ask for it; 0: they cannot */
+	struct importer *importers; /* those that have it: it stays while there is one */
+	bool freed;             /* the program has given it back */
+	struct import *import;  /* it is another process's: mapped here, and moved there */
 	struct block *next, **link;
 };
 
@@ -68,6 +76,10 @@ void block_unlink(struct block *b);
 /* Memory behind a chunk's addresses; without it, *r says why. */
 bool chunk_make(struct block *b, struct chunk *c, CUdeviceptr at, CUresult *r);
 void chunk_free(struct block *b, struct chunk *c, CUdeviceptr at);
+/* The same for memory that is there already: its handle, which it takes back if it cannot map it. */
+bool chunk_put(struct block *b, struct chunk *c, CUdeviceptr at, CUmemHandle handle, CUresult *r);
+/* Remembers how the program may use its mappings, before they go. */
+void block_note_access(struct block *b);
 /* The memory of a chunk behind one of its arrays. */
 CUresult array_map(const struct array *a, const struct chunk *c);
 void array_unmap(const struct array *a);

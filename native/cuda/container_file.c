@@ -78,7 +78,7 @@ static bool process_stat(pid_t pid, char *state, long *threads, uint64_t *start)
 	return false;
 }
 
-static uint64_t owner_word(pid_t pid)
+uint64_t process_word(pid_t pid)
 {
 	char state;
 	long threads;
@@ -88,7 +88,7 @@ static uint64_t owner_word(pid_t pid)
 	return ((start << PID_BITS) & ~STARTING) | (uint64_t)pid;
 }
 
-static bool owner_dead(uint64_t owner)
+bool process_dead(uint64_t owner)
 {
 	pid_t pid = (pid_t)container_pid(owner);
 	char state;
@@ -106,7 +106,7 @@ static bool owner_dead(uint64_t owner)
 
 int container_join(struct container_file *r)
 {
-	uint64_t me = owner_word(getpid());
+	uint64_t me = process_word(getpid());
 
 	/* The dead are cleared away before a row is taken that gets no compute. */
 	for (int pass = 0; pass < 2; pass++) {
@@ -165,7 +165,7 @@ uint64_t container_reap(struct container_file *r)
 
 	for (int i = 0; i < MAX_PROCESSES; i++) {
 		uint64_t owner = atomic_load(&r->process[i].owner);
-		if (owner && owner_dead(owner))
+		if (owner && process_dead(owner))
 			cleared += atomic_compare_exchange_strong(&r->process[i].owner, &owner, 0);
 	}
 	return cleared;
@@ -218,7 +218,7 @@ void container_export(struct container_file *r, uint64_t key, int process)
 
 	for (int i = 0; i < MAX_EXPORTS; i++) {
 		uint64_t there = atomic_load(&r->export[i].key);
-		if (there && there != key && !owner_dead(atomic_load(&r->export[i].owner)))
+		if (there && there != key && !process_dead(atomic_load(&r->export[i].owner)))
 			continue;
 		if (there == key || atomic_compare_exchange_strong(&r->export[i].key, &there, key)) {
 			atomic_store(&r->export[i].owner, me);
@@ -232,7 +232,7 @@ bool container_exported(struct container_file *r, uint64_t key)
 	for (int i = 0; i < MAX_EXPORTS; i++) {
 		if (atomic_load(&r->export[i].key) == key) {
 			uint64_t owner = atomic_load(&r->export[i].owner);
-			return owner && !owner_dead(owner);
+			return owner && !process_dead(owner);
 		}
 	}
 	return false;
@@ -244,7 +244,7 @@ bool container_first_context(struct container_file *r, int process, int device)
 
 	if (atomic_load(&r->context_bytes[device]))
 		return false;
-	return (!maker || owner_dead(maker)) && atomic_compare_exchange_strong(&r->context_maker[device], &maker, me);
+	return (!maker || process_dead(maker)) && atomic_compare_exchange_strong(&r->context_maker[device], &maker, me);
 }
 
 void container_context_known(struct container_file *r, int process, int device, uint64_t bytes)

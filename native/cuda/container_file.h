@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include "constants.h"
 
 #define MAX_PROCESSES 1024
@@ -44,6 +45,9 @@ bool container_charge(struct container_file *r, int process, int device, uint64_
 void container_refund(struct container_file *r, int process, int device, uint64_t bytes);
 void container_set_overhead(struct container_file *r, int process, int device, uint64_t bytes);
 uint64_t container_pid(uint64_t owner);
+/* Pid and start time of a process in one word, by which it is known from another that gets its pid later. */
+uint64_t process_word(pid_t pid);
+bool process_dead(uint64_t word);
 _Static_assert(sizeof(struct container_file) == 680328 && offsetof(struct container_file, process) == 16776, "the layout is shared with older libraries");
 
 #endif

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -24,10 +25,11 @@
 #include "paths.h"
 #include "pools.h"
 #include "session.h"
+#include "shared_exports.h"
 #include "swap.h"
 #include "system.h"
 
-static _Atomic int listener = -1;
+static _Atomic int listener = -1, bell = -1;
 
 static int listen_here(void)
 {
@@ -71,7 +73,7 @@ static int describe(char *reply, size_t size)
 	struct container_process *p = &session.container->process[atomic_load(&session.process)];
 	const char *stays = swap_refusal();
 	int n = snprintf(reply, size, "{\"ok\":true,\"protocol\":%d,\"pid\":%d,\"container\":\"%s\",\"out\":%s,\"wanted\":%s,\"idle_ns\":%lld,\"immovable\":\"%s\",\"prepared\":%llu,\"devices\":[",
-		PROTOCOL, (int)getpid(), session.container_name, swap_is_out() ? "true" : "false", atomic_load(&memory_calls.waiting) ? "true" : "false",
+		PROTOCOL, (int)getpid(), session.container_name, swap_is_away() ? "true" : "false", atomic_load(&memory_calls.waiting) ? "true" : "false",
 		(long long)memory_calls_idle(now_ns()), stays ? stays : "", (unsigned long long)host_prepared());
 
 	container_reap(session.container);
@@ -150,6 +152,8 @@ static void look_after(void)
 	memory_calls_idle(now_ns());
 	session_reload(false);
 	ipc_imports_refresh();
+	shared_imports_refresh();
+	shared_exports_refresh();
 	for (int i = 0; i < session.devices; i++) {
 		struct device *d = &session.device[i];
 		compute_limit_reload(d);
@@ -168,10 +172,13 @@ static void *control(void *arg)
 	prctl(PR_SET_NAME, "elastic-control");
 	for (;;) {
 		bool often = atomic_load(&session.oversubscribe);
-		struct pollfd p = {.fd = atomic_load(&listener), .events = POLLIN};
-		int timeout = often ? 20 : 500;
-		if (poll(&p, 1, timeout) > 0) {
-			int fd = accept4(p.fd, NULL, NULL, SOCK_CLOEXEC);
+		struct pollfd p[2] = {{.fd = atomic_load(&listener), .events = POLLIN}, {.fd = atomic_load(&bell), .events = POLLIN}};
+		int timeout = often || shared_imports_away() ? 20 : 500;
+		uint64_t rung;
+		if (poll(p, 2, timeout) > 0 && p[1].revents && read(p[1].fd, &rung, sizeof rung) < 0)
+			sleep_ns(MS);
+		if (p[0].revents) {
+			int fd = accept4(p[0].fd, NULL, NULL, SOCK_CLOEXEC);
 			if (fd >= 0) {
 				serve(fd);
 				close(fd);
@@ -179,6 +186,7 @@ static void *control(void *arg)
 		}
 		if (often)
 			oversubscribe_serve();
+		swap_return();
 		if (now_ns() >= next) {
 			look_after();
 			next = now_ns() + 500 * MS;
@@ -187,8 +195,17 @@ static void *control(void *arg)
 	return NULL;
 }
 
+void control_ring(void)
+{
+	uint64_t one = 1;
+
+	if (write(atomic_load(&bell), &one, sizeof one) < 0)
+		return; /* it looks by itself, too */
+}
+
 void control_start(void)
 {
+	atomic_store(&bell, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	atomic_store(&listener, listen_here());
 	if (!thread_start(control, NULL))
 		log_error("no thread for the control socket");
@@ -196,9 +213,11 @@ void control_start(void)
 
 void control_fork_child(void)
 {
-	int fd = atomic_exchange(&listener, -1);
+	int fd = atomic_exchange(&listener, -1), rung = atomic_exchange(&bell, -1);
 	if (fd >= 0)
 		close(fd);
+	if (rung >= 0)
+		close(rung);
 }
 
 /* The socket's name goes with the process; one left by kill -9 is taken over by the next of that pid. */

@@ -7,6 +7,8 @@
 
 void control_start(void);
 void control_fork_child(void);
+/* Has the thread look now for what changed. */
+void control_ring(void);
 /* Answers one request; returns the length of the reply. */
 int control_answer(const char *request, bool trusted, char *reply, size_t size);
 

@@ -11,6 +11,7 @@
 #include "mps.h"
 #include "overhead.h"
 #include "pool_memory.h"
+#include "shared_imports.h"
 #include "start.h"
 #include "streams.h"
 #include "system.h"
@@ -102,6 +103,7 @@ static void context_gone(struct device *d, CUcontext ctx)
 	pooled_forget_context(ctx);
 	arrays_forget_context(ctx);
 	graph_memory_forget_context(ctx);
+	shared_forget_context(ctx);
 	do {
 		gone.ctx = ctx;
 		gone.n = 0;

@@ -8,6 +8,7 @@
 #include "oversubscribe.h"
 #include "pool_memory.h"
 #include "pools.h"
+#include "shared_imports.h"
 #include "start.h"
 #include "swap.h"
 #include "take.h"
@@ -85,7 +86,7 @@ CUresult on_cuMemFree(fn_cuMemFree_v2 real, CUdeviceptr ptr)
 
 CUresult on_cuMemGetAddressRange(fn_cuMemGetAddressRange_v2 real, CUdeviceptr *base, size_t *size, CUdeviceptr ptr)
 {
-	if (movable_owns(ptr, base, size))
+	if (movable_owns(ptr, base, size) || shared_range(ptr, base, size))
 		return CUDA_SUCCESS;
 	MEMORY_CALL(real(base, size, ptr));
 }

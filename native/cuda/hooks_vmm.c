@@ -2,6 +2,10 @@
  * Hooks of virtual memory management by the program itself: memory lives while a handle or a mapping of it does. In a
  * container that can be swapped it is movable (program_memory.c); what was made before, or imported, is only counted.
  */
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include "blocks.h"
 #include "driver_symbols.h"
 #include "handlers.h"
@@ -10,9 +14,14 @@
 #include "memory_calls.h"
 #include "movable_memory.h"
 #include "oversubscribe.h"
+#include "peer_service.h"
 #include "program_memory.h"
+#include "shared_exports.h"
+#include "sharing.h"
 #include "start.h"
 #include "swap.h"
+
+#define NAME_SEALS (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 static void settle(struct holding *v)
 {
@@ -71,6 +80,7 @@ CUresult on_cuMemRelease(fn_cuMemRelease real, CUmemHandle handle)
 	int pass_ = memory_call_enter();
 	if (program_release(handle)) {
 		memory_call_leave(pass_);
+		shared_imports_settle();
 		return CUDA_SUCCESS;
 	}
 	ledger_lock(); /* around the call: the handle's number may be given out again at once */
@@ -93,7 +103,7 @@ static CUresult retain(fn_cuMemRetainAllocationHandle real, CUmemHandle *handle,
 
 	if (handle && program_retain(at, handle))
 		return CUDA_SUCCESS;
-	if (movable_owns(at, NULL, NULL))
+	if (movable_owns(at, NULL, NULL) || shared_range(at, NULL, NULL))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	r = real(handle, addr);
 	if (r != CUDA_SUCCESS)
@@ -119,8 +129,54 @@ static CUresult shared(CUresult r, const char *how)
 	return r;
 }
 
+/*
+ * A descriptor of memory that can move is one of ours: the driver's would hold on to the memory for as long as it is open.
+ * It is good in this container alone; the driver knows nothing of it.
+ */
+static CUresult export_own(int *descriptor, const struct shared_name *n)
+{
+	int fd;
+
+	if (!descriptor)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!peer_service_start())
+		return CUDA_ERROR_NOT_SUPPORTED;
+	fd = (int)syscall(SYS_memfd_create, "elastic-gpu-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (write(fd, n, sizeof *n) != (ssize_t)sizeof *n || fcntl(fd, F_ADD_SEALS, NAME_SEALS)) {
+		close(fd);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	*descriptor = fd;
+	return CUDA_SUCCESS;
+}
+
+static bool read_name(int fd, struct shared_name *n)
+{
+	struct shared_name bytes;
+	int seals = fcntl(fd, F_GET_SEALS); /* first: other files may do things when they are read */
+
+	return seals >= 0 && (seals & NAME_SEALS) == NAME_SEALS && pread(fd, &bytes, sizeof bytes, 0) == (ssize_t)sizeof bytes && shared_is_name(&bytes, n);
+}
+
+/* The name of a handle of the program's; false if it is not one of memory that can be given to others. */
+static bool name_of(CUmemHandle handle, struct shared_name *n)
+{
+	struct block *b;
+
+	blocks_lock();
+	b = program_block(handle);
+	blocks_unlock();
+	return b && shared_export(b, 0, b->size, n);
+}
+
 CUresult on_cuMemExportToShareableHandle(fn_cuMemExportToShareableHandle real, void *os_handle, CUmemHandle handle, int type, unsigned long long flags)
 {
+	struct shared_name n;
+
+	if (type == CU_MEM_HANDLE_POSIX_FD && !flags && name_of(handle, &n))
+		return export_own(os_handle, &n);
 	int pass_ = memory_call_enter();
 	program_handle(handle, &handle);
 	CUresult r = shared(real(os_handle, handle, type, flags), "vmm-export");
@@ -152,14 +208,40 @@ CUresult on_cuMemMapArrayAsync(fn_cuMemMapArrayAsync real, CUarrayMap *list, uns
 	return atomic_load(&session.swap) ? CUDA_ERROR_NOT_SUPPORTED : real(list, count, stream);
 }
 
+static CUresult import_own(CUmemHandle *handle, const struct shared_name *n)
+{
+	struct block *b;
+	enum shared_when when;
+	bool own = n->pid == (uint32_t)getpid();
+	CUresult r;
+
+	if (!handle || !n->program || !library_start())
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!atomic_load(&session.swap) || !peer_service_start())
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!own) {
+		UNTIL_NOW(r = shared_import(n, program_adopt, handle, &when));
+		return r;
+	}
+	blocks_lock();
+	b = shared_own(n);
+	r = b && b->program && program_adopt(b, handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	blocks_unlock();
+	return r;
+}
+
 /* The size of an imported handle shows only when it is mapped: it is charged then. */
 CUresult on_cuMemImportFromShareableHandle(fn_cuMemImportFromShareableHandle real, CUmemHandle *handle, void *os_handle, int type)
 {
 	CUmemProp prop = {0};
-	CUresult r = real(handle, os_handle, type);
+	struct shared_name n;
 	struct device *d;
 	struct holding *v;
+	CUresult r;
 
+	if (type == CU_MEM_HANDLE_POSIX_FD && read_name((int)(intptr_t)os_handle, &n))
+		return import_own(handle, &n);
+	r = real(handle, os_handle, type);
 	if (r != CUDA_SUCCESS || !library_start() || !real_cuMemGetAllocationPropertiesFromHandle ||
 	    real_cuMemGetAllocationPropertiesFromHandle(&prop, *handle) != CUDA_SUCCESS ||
 	    prop.location.type != CU_MEM_LOCATION_DEVICE)
@@ -272,5 +354,6 @@ CUresult on_cuMemUnmap(fn_cuMemUnmap real, CUdeviceptr ptr, size_t size)
 	}
 	blocks_unlock();
 	memory_call_leave(pass_);
+	shared_imports_settle();
 	return r;
 }

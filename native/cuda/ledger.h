@@ -6,13 +6,13 @@
 #include "driver_types.h"
 
 struct device;
-enum holding_kind { HOLD_PTR, HOLD_ARRAY, HOLD_TILED, HOLD_LEVEL, HOLD_VMM, HOLD_MAP, HOLD_PROGRAM, HOLD_MAPPING, HOLD_POOLED, HOLD_POOL, HOLD_GRAPH, HOLD_EXEC, HOLD_GRAPHED, HOLD_GRAPH_SET, HOLD_EXEC_SET, HOLD_NODE, HOLD_BODY, HOLD_IPC, HOLD_EXTERNAL, HOLD_MANAGED, HOLD_OWN };
+enum holding_kind { HOLD_PTR, HOLD_ARRAY, HOLD_TILED, HOLD_LEVEL, HOLD_VMM, HOLD_MAP, HOLD_PROGRAM, HOLD_MAPPING, HOLD_POOLED, HOLD_POOL, HOLD_GRAPH, HOLD_EXEC, HOLD_GRAPHED, HOLD_GRAPH_SET, HOLD_EXEC_SET, HOLD_NODE, HOLD_BODY, HOLD_IPC, HOLD_EXTERNAL, HOLD_MANAGED, HOLD_SHARED, HOLD_OWN };
 struct holding {
 	uint64_t key;
 	enum holding_kind kind;
 	struct device *device;
 	uint64_t bytes;
-	uint64_t link;                /* of a map: its handle; of an import: its key; of a graph: its memory */
+	uint64_t link;                /* of a map: its handle; of an import: its key, or its size; of a graph: its memory */
 	CUcontext ctx;                /* it goes when this context goes */
 	int refs, maps;
 	void *own;                    /* of movable memory: its piece of a block, the block, or the array */

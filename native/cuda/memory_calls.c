@@ -7,11 +7,15 @@ struct memory_calls memory_calls;
 /* The slow way in: the call has counted itself inside and found that it must wait. */
 int memory_call_wait(void)
 {
+	unsigned held;
+
 	atomic_fetch_add(&memory_calls.waiting, 1);
 	for (;;) {
 		atomic_fetch_sub(&memory_calls.inside, 1);
 		atomic_store(&memory_calls.wanted, true);
-		futex_wait(&memory_calls.held, 1, 20 * MS);
+		held = atomic_load(&memory_calls.held);
+		if (held)
+			futex_wait(&memory_calls.held, held, 20 * MS);
 		atomic_fetch_add(&memory_calls.inside, 1);
 		if (!atomic_load(&memory_calls.held)) {
 			atomic_fetch_sub(&memory_calls.waiting, 1);
@@ -22,7 +26,7 @@ int memory_call_wait(void)
 
 bool memory_calls_hold(int64_t deadline)
 {
-	atomic_store(&memory_calls.held, 1);
+	atomic_fetch_add(&memory_calls.held, 1);
 	while (atomic_load(&memory_calls.inside)) {
 		if (now_ns() > deadline) {
 			memory_calls_release();
@@ -35,7 +39,7 @@ bool memory_calls_hold(int64_t deadline)
 
 void memory_calls_release(void)
 {
-	atomic_store(&memory_calls.held, 0);
+	atomic_fetch_sub(&memory_calls.held, 1);
 	futex_wake(&memory_calls.held);
 }
 

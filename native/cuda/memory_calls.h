@@ -7,7 +7,7 @@
 #include "session.h"
 
 struct memory_calls {
-	_Atomic unsigned held;    /* 1 while calls must wait; futex */
+	_Atomic unsigned held;    /* for how many reasons calls must wait now; futex */
 	_Atomic unsigned inside;  /* calls now inside */
 	_Atomic bool wanted;      /* a call waits: the process wants its memory back */
 	_Atomic bool used;        /* a call was made since somebody looked */
@@ -31,7 +31,10 @@ static inline void memory_call_leave(int pass)
 	if (pass & PASS_MEMORY)
 		atomic_fetch_sub(&memory_calls.inside, 1);
 }
-/* Holds back every call that touches memory, and waits until none is inside; false after the deadline. */
+/*
+ * Holds back every call that touches memory, and waits until none is inside; false after the deadline. What was held back
+ * twice, for memory of its own and for that of another process, goes on when it was released twice.
+ */
 bool memory_calls_hold(int64_t deadline);
 void memory_calls_release(void);
 void memory_calls_fork_child(void);

@@ -41,7 +41,8 @@ static struct block *block_make(struct device *d, uint64_t bytes, CUresult *r)
 	if (!b)
 		return NULL;
 	b->device = d;
-	b->prop = (CUmemProp){.type = CU_MEM_ALLOCATION_PINNED, .location = {CU_MEM_LOCATION_DEVICE, d->cu}};
+	b->prop = (CUmemProp){.type = CU_MEM_ALLOCATION_PINNED, .location = {CU_MEM_LOCATION_DEVICE, d->cu},
+		.handle_types = d->posix_fd ? CU_MEM_HANDLE_POSIX_FD : 0}; /* any of it may be shared later */
 	b->size = ROUND_UP(bytes, PAGE);
 	b->chunk = calloc((b->size + GiB - 1) / GiB, sizeof *b->chunk);
 	if (!b->chunk || !memory_charge(d, b->size)) {
@@ -166,6 +167,17 @@ CUresult movable_alloc(struct device *d, CUdeviceptr *ptr, uint64_t bytes, bool 
 	return CUDA_SUCCESS;
 }
 
+/* Neither the program nor another process has it any more; what is out is freed when it is back. */
+static bool unused(const struct block *b)
+{
+	if (!b->freed || b->taken || b->importers)
+		return false;
+	for (unsigned i = 0; i < b->chunks; i++)
+		if (b->chunk[i].out)
+			return false;
+	return true;
+}
+
 void movable_free(struct holding *h)
 {
 	if (real_cuCtxSynchronize)
@@ -177,7 +189,7 @@ void movable_drop(struct holding *h)
 {
 	struct piece *p = h->own;
 	struct block *b = p->block;
-	bool empty = true;
+	bool gone;
 
 	ledger_lock();
 	ledger_drop(h);
@@ -187,17 +199,34 @@ void movable_drop(struct holding *h)
 		unsigned n = (unsigned)(ROUND_UP(p->size, GRAIN) / GRAIN);
 		memset(b->grains + p->offset / GRAIN, 0, n);
 		b->taken -= n;
-		empty = b->taken == 0;
 	}
-	if (empty)
+	b->freed = !b->taken;
+	gone = unused(b);
+	if (gone)
 		block_unlink(b);
 	blocks_unlock();
-	if (empty)
+	if (gone)
 		block_free(b);
 	free(p);
 }
 
-struct owner_search { CUdeviceptr ptr, base; uint64_t size; };
+void movable_settle(void)
+{
+	struct block *b;
+
+	do {
+		blocks_lock();
+		for (b = blocks; b && !unused(b); b = b->next)
+			;
+		if (b)
+			block_unlink(b);
+		blocks_unlock();
+		if (b)
+			block_free(b);
+	} while (b);
+}
+
+struct owner_search { CUdeviceptr ptr, base; uint64_t size; struct piece *piece; };
 
 static void match_piece(struct holding *h, void *arg)
 {
@@ -207,7 +236,22 @@ static void match_piece(struct holding *h, void *arg)
 	if (h->kind == HOLD_OWN && s->ptr >= h->key && s->ptr < h->key + p->size) {
 		s->base = h->key;
 		s->size = p->size;
+		s->piece = p;
 	}
+}
+
+struct block *movable_block(CUdeviceptr ptr, uint64_t *offset, uint64_t *size)
+{
+	struct owner_search s = {.ptr = ptr};
+
+	ledger_lock();
+	ledger_each(match_piece, &s);
+	if (s.piece) {
+		*offset = s.piece->offset;
+		*size = s.piece->size;
+	}
+	ledger_unlock();
+	return s.piece ? s.piece->block : NULL;
 }
 
 bool movable_owns(CUdeviceptr ptr, CUdeviceptr *base, size_t *size)

@@ -5,6 +5,7 @@
 const char *path_limits(void);
 const char *path_container(void);
 const char *path_control(void);
+const char *path_peers(void);
 const char *path_turns(void);
 const char *path_requests(void);
 const char *path_mps(void);

@@ -305,6 +305,16 @@ bool pooled_free(CUdeviceptr ptr, CUstream stream)
 	return true;
 }
 
+bool pooled_owns(CUdeviceptr ptr)
+{
+	bool owns;
+
+	ledger_lock();
+	owns = ledger_find(ptr, HOLD_POOLED) != NULL;
+	ledger_unlock();
+	return owns;
+}
+
 void pooled_disown(CUdeviceptr ptr)
 {
 	struct pooled *a = take_note(ptr);

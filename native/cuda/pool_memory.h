@@ -10,6 +10,7 @@
 CUresult pooled_alloc(struct device *d, CUmemPool pool, CUdeviceptr *ptr, uint64_t bytes, CUstream stream, bool *card_full);
 /* False if it is not memory of this kind. */
 bool pooled_free(CUdeviceptr ptr, CUstream stream);
+bool pooled_owns(CUdeviceptr ptr);
 /* It is freed in another way than by its pool: from now on it is an allocation like any other. */
 void pooled_disown(CUdeviceptr ptr);
 /* A pool of the driver's that this process exports cannot be one of ours. */

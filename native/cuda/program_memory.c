@@ -8,6 +8,7 @@
 #include "ledger.h"
 #include "memory_budget.h"
 #include "program_memory.h"
+#include "shared_imports.h"
 
 /* Handles are looked up by number, never followed: a program may pass any. */
 static struct block *find(CUmemHandle handle)
@@ -54,13 +55,38 @@ static void free_block(struct block *b)
 
 static void settle(struct block *b)
 {
-	if (b->refs > 0 || b->maps)
+	if (b->refs > 0 || b->maps || b->importers || b->chunk->out)
 		return;
 	forget((uint64_t)(uintptr_t)b, HOLD_PROGRAM);
 	block_unlink(b);
 	chunk_free(b, b->chunk, 0);
-	free_block(b);
+	if (b->import)
+		shared_import_gone(b);
+	else
+		free_block(b);
 }
+
+void program_settle(void)
+{
+	blocks_lock();
+	for (struct block *b = blocks, *next; b; b = next) {
+		next = b->next;
+		if (b->program)
+			settle(b);
+	}
+	blocks_unlock();
+}
+
+bool program_adopt(struct block *b, CUmemHandle *handle)
+{
+	if (!b->refs && !note((uint64_t)(uintptr_t)b, HOLD_PROGRAM, b))
+		return false;
+	b->refs++;
+	*handle = (CUmemHandle)(uintptr_t)b;
+	return true;
+}
+
+struct block *program_block(CUmemHandle handle) { return find(handle); }
 
 CUresult program_create(struct device *d, CUmemHandle *handle, size_t size, const CUmemProp *prop, bool *card_full)
 {

@@ -112,6 +112,12 @@ static void open_turns(struct device *d)
 	log_error("%s: no compute is granted on this card; a container of an older agent has to be made anew", why);
 }
 
+static bool gives_descriptors(CUdevice dev)
+{
+	int can = 0;
+	return real_cuDeviceGetAttribute && real_cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_POSIX_FD, dev) == CUDA_SUCCESS && can;
+}
+
 static bool start_devices(const struct limits *l)
 {
 	int count = 0;
@@ -126,6 +132,7 @@ static bool start_devices(const struct limits *l)
 			return false;
 		name_device(d, l);
 		d->mps = mps_client(d->cu);
+		d->posix_fd = gives_descriptors(d->cu);
 		d->index = container_device(session.container, d->uuid);
 		if (d->index < 0) {
 			log_error("card %s: this container has more than %d cards", d->uuid, MAX_DEVICES);

@@ -18,6 +18,7 @@ struct device {
 	_Atomic unsigned share;
 	_Atomic bool lend;
 	_Atomic bool space;           /* it runs at once with others, under MPS, and takes no turns */
+	bool posix_fd;                /* its memory can be given to another process as a descriptor */
 	bool mps;                     /* what this process does on the card goes through MPS */
 	struct request_file *request; /* what we ask of the arbiter; NULL: there is no compute on this card */
 	struct decision_file *decision; /* what it answers; mapped read-only */

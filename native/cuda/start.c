@@ -4,6 +4,7 @@
 #include "graph_memory.h"
 #include "memory_budget.h"
 #include "memory_calls.h"
+#include "peer_service.h"
 #include "pool_memory.h"
 #include "pools.h"
 #include "start.h"
@@ -25,6 +26,7 @@ static void forked(void)
 	pooled_fork_child();
 	graph_memory_fork_child();
 	control_fork_child();
+	peer_service_fork_child();
 }
 
 static const struct session_parts parts = {

@@ -16,14 +16,19 @@
 #include "memory_calls.h"
 #include "pool_memory.h"
 #include "pools.h"
+#include "shared_exports.h"
 #include "streams.h"
 #include "swap.h"
 #include "system.h"
 
 #define MARGIN (32 * MiB) /* what the driver may need beside */
-#define QUIET_NS (30000 * MS)
+int64_t swap_quiet_ns = 30000 * MS;
 
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER; /* one out or in at a time */
+static pthread_mutex_t sharing = PTHREAD_MUTEX_INITIALIZER; /* what is another's leaves, or comes back */
+static bool held;                                         /* calls are held back for what is ours, */
+static _Atomic bool held_for_others;                      /* or for what is another's */
+static _Atomic bool returns;                              /* an owner says that its memory is there again */
 static _Atomic uint64_t out_bytes;
 static _Atomic(const char *) pinned;
 static _Atomic bool busy;                                 /* memory is on its way: what the driver reports is in between */
@@ -31,6 +36,7 @@ static _Atomic bool busy;                                 /* memory is on its wa
 void swap_pin(const char *reason) { atomic_store(&pinned, reason); }
 bool swap_is_busy(void) { return atomic_load(&busy); }
 bool swap_is_out(void) { return atomic_load(&out_bytes) > 0; }
+bool swap_is_away(void) { return swap_is_out() || shared_imports_away(); }
 
 static void *fail(struct swap_result *r, const char *why)
 {
@@ -64,10 +70,10 @@ static const char *unmovable(void)
 	if (!why)
 		ledger_each(find_unmovable, &why);
 	ledger_unlock();
-	return why;
+	return why ? why : shared_imports_refusal();
 }
 
-const char *swap_refusal(void) { return swap_is_out() ? NULL : unmovable(); }
+const char *swap_refusal(void) { return swap_is_away() ? NULL : unmovable(); }
 
 static CUresult copy_chunk(struct block *b, struct chunk *c, CUdeviceptr at, bool out)
 {
@@ -117,10 +123,31 @@ static CUresult settle_contexts(void)
 struct part { struct block *block; struct chunk *chunk; CUdeviceptr at; };
 struct batch { unsigned first, end; CUevent over; };
 
-/* Chooses chunks, and host memory for all of them before any of them moves. */
-static unsigned choose(uint64_t want, struct part **parts, struct swap_result *r)
+/* What is another process's moves with that; what others have of ours, when they have let go of it. */
+static bool moves(const struct block *b, bool shared) { return !b->import && (shared || !b->importers); }
+
+static uint64_t take_chunks(uint64_t want, bool shared, struct part *parts, unsigned *n, struct swap_result *r)
 {
 	uint64_t chosen = 0;
+
+	EACH_CHUNK(b, c, at) {
+		if (c->out || chosen >= want || *r->why || !moves(b, shared))
+			continue;
+		if (!parts || !host_take(c->size, &c->at)) {
+			fail(r, "no host memory");
+			continue;
+		}
+		parts[(*n)++] = (struct part){b, c, at};
+		c->out = true;
+		chosen += c->size;
+	}
+	return chosen;
+}
+
+/* Chooses chunks, and host memory for all of them before any of them moves. */
+static unsigned choose(uint64_t want, bool shared, struct part **parts, struct swap_result *r)
+{
+	uint64_t chosen;
 	unsigned n = 0;
 
 	EACH_CHUNK(b, c, at) {
@@ -129,17 +156,9 @@ static unsigned choose(uint64_t want, struct part **parts, struct swap_result *r
 	}
 	*parts = calloc(n + 1, sizeof **parts);
 	n = 0;
-	EACH_CHUNK(b, c, at) {
-		if (c->out || chosen >= want || *r->why)
-			continue;
-		if (!*parts || !host_take(c->size, &c->at)) {
-			fail(r, "no host memory");
-			continue;
-		}
-		(*parts)[n++] = (struct part){b, c, at};
-		c->out = true;
-		chosen += c->size;
-	}
+	chosen = take_chunks(want, false, *parts, &n, r);
+	if (shared && chosen < want)
+		take_chunks(want - chosen, true, *parts, &n, r);
 	return n;
 }
 
@@ -189,13 +208,13 @@ static CUresult end_batch(struct part *parts, struct batch *t)
 }
 
 /* An error of the driver in the middle leaves what is on the host there, for the way back. */
-static uint64_t move_out(uint64_t want, struct swap_result *r)
+static uint64_t move_out(uint64_t want, bool shared, struct swap_result *r)
 {
 	uint64_t before = atomic_load(&out_bytes);
 	int64_t begin = now_ns();
 	CUresult result = settle_contexts();
 	struct part *parts = NULL;
-	unsigned n = result == CUDA_SUCCESS ? choose(want, &parts, r) : 0;
+	unsigned n = result == CUDA_SUCCESS ? choose(want, shared, &parts, r) : 0;
 	struct batch now = {0}, last = {0};
 
 	while (result == CUDA_SUCCESS && !*r->why && now.first < n) {
@@ -218,12 +237,12 @@ static uint64_t move_out(uint64_t want, struct swap_result *r)
 	return atomic_load(&out_bytes) - before;
 }
 
-static uint64_t resident_bytes(void)
+static uint64_t resident_bytes(bool shared)
 {
 	uint64_t sum = 0;
 	EACH_CHUNK(b, c, at) {
 		(void)at;
-		sum += c->out ? 0 : c->size;
+		sum += c->out || !moves(b, shared) ? 0 : c->size;
 	}
 	return sum;
 }
@@ -279,11 +298,37 @@ static void prepare_host(uint64_t bytes)
 	uint64_t there;
 
 	blocks_lock(); /* the program goes on */
-	there = resident_bytes();
+	there = resident_bytes(true);
 	context = blocks ? block_context(blocks) : NULL;
 	blocks_unlock();
 	if (context && real_cuCtxSetCurrent(context) == CUDA_SUCCESS)
 		(void)host_prepare(bytes < there ? bytes : there);
+}
+
+/*
+ * What has to be shared memory leaves the other processes first. What is in flight here ends before they are asked: it may
+ * wait for launches of theirs.
+ */
+static bool others_leave(struct swap_result *r)
+{
+	CUresult settled;
+
+	blocks_lock();
+	settled = settle_contexts();
+	blocks_unlock();
+	if (settled != CUDA_SUCCESS)
+		snprintf(r->why, sizeof r->why, "the driver answered %d", settled);
+	return settled == CUDA_SUCCESS && shared_exports_leave(now_ns() + swap_quiet_ns + swap_quiet_ns / 6, r->why, sizeof r->why);
+}
+
+/* Everything of ours is on the card: others may have their part of it, and calls go on. */
+static void all_is_here(void)
+{
+	host_reset();
+	shared_exports_return();
+	if (held)
+		memory_calls_release();
+	held = false;
 }
 
 void swap_out(uint64_t bytes, struct swap_result *r)
@@ -296,28 +341,33 @@ void swap_out(uint64_t bytes, struct swap_result *r)
 	why = unmovable();
 	if (!why && !swap_is_out()) {
 		prepare_host(bytes);
-		why = quiet(now_ns() + QUIET_NS);
+		why = quiet(now_ns() + swap_quiet_ns);
+		held = !why;
 	}
 	if (why) {
 		fail(r, why);
 	} else {
 		uint64_t there;
+		bool shared;
 		atomic_store(&busy, true);
 		if (!swap_is_out()) { /* what nobody has any more, or is only retained, need not be copied */
 			graph_memory_settle();
 			pooled_trim_all(true);
 		}
-		there = resident_bytes();
 		blocks_lock();
-		r->bytes = move_out(bytes < there ? bytes : there, r);
-		r->done = !*r->why;
-		unchoose(); /* what was chosen and has not moved */
+		there = resident_bytes(true);
+		shared = bytes > resident_bytes(false) && there > resident_bytes(false);
 		blocks_unlock();
-		moved();
-		if (!swap_is_out()) {
-			host_reset();
-			memory_calls_release();
+		if (!shared || others_leave(r)) {
+			blocks_lock();
+			r->bytes = move_out(bytes < there ? bytes : there, shared, r);
+			unchoose(); /* what was chosen and has not moved */
+			blocks_unlock();
 		}
+		r->done = !*r->why;
+		moved();
+		if (!swap_is_out())
+			all_is_here();
 	}
 	r->total_s = (double)(now_ns() - begin) / 1e9;
 	pthread_mutex_unlock(&order);
@@ -386,14 +436,59 @@ void swap_in(struct swap_result *r, uint64_t *missing)
 		r->done = true;
 		r->bytes = bytes;
 		atomic_store(&out_bytes, 0);
-		host_reset();
 	}
 	blocks_unlock();
 	moved();
 	r->copy_s = r->total_s = (double)(now_ns() - begin) / 1e9;
 	if (r->done)
-		memory_calls_release();
+		all_is_here();
 	pthread_mutex_unlock(&order);
+}
+
+/* ---- with the memory of another process ---- */
+
+/* Called by one thread alone. */
+const char *swap_leave(pid_t owner, uint64_t secret)
+{
+	CUresult settled;
+	const char *why;
+
+	if (!shared_imports_of(owner, secret))
+		return NULL;
+	why = quiet(now_ns() + swap_quiet_ns);
+	if (why)
+		return why;
+	blocks_lock();
+	settled = settle_contexts();
+	blocks_unlock();
+	pthread_mutex_lock(&sharing);
+	if (settled == CUDA_SUCCESS)
+		shared_imports_leave(owner, secret);
+	if (settled != CUDA_SUCCESS || held_for_others)
+		memory_calls_release();
+	if (settled == CUDA_SUCCESS)
+		atomic_store(&held_for_others, true);
+	atomic_store(&returns, true); /* it may have given up meanwhile */
+	pthread_mutex_unlock(&sharing);
+	return settled == CUDA_SUCCESS ? NULL : "its work on the card failed";
+}
+
+void swap_returns(void) { atomic_store(&returns, true); }
+
+/* An owner that does not say so is looked at every half second; by one whose calls wait, more often. */
+void swap_return(void)
+{
+	static int64_t next;
+	bool wanted = atomic_load(&memory_calls.waiting) > 0;
+
+	if ((!shared_imports_away() && !atomic_load(&held_for_others)) || (!atomic_load(&returns) && now_ns() < next))
+		return;
+	pthread_mutex_lock(&sharing);
+	atomic_store(&returns, false);
+	if (shared_imports_return(wanted) && atomic_exchange(&held_for_others, false))
+		memory_calls_release();
+	next = now_ns() + (wanted ? 20 : 500) * MS;
+	pthread_mutex_unlock(&sharing);
 }
 
 void swap_prepare(uint64_t bytes, struct swap_result *r)
@@ -416,6 +511,11 @@ void swap_prepare(uint64_t bytes, struct swap_result *r)
 void swap_fork_child(void)
 {
 	pthread_mutex_init(&order, NULL);
+	pthread_mutex_init(&sharing, NULL);
+	held = false;
+	atomic_store(&held_for_others, false);
+	shared_imports_fork_child();
+	shared_exports_fork_child();
 	blocks_fork_child();
 	copy_streams_fork_child();
 	atomic_store(&out_bytes, 0);

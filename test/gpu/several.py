@@ -58,6 +58,36 @@ def same(t, name, kind, what):
         t.row(what, f"{type(e).__name__}: {e}", False)
 
 
+def given(t, kind, what):
+    """Tensors that two processes write to at once: both leave the card and come back, and the tensors are the same ones still."""
+    try:
+        want = plain(t, kind, kind)
+        if "hash" not in want:
+            t.note(f"{what}: not possible here without the library either", want)
+            return
+        c = t.Container("given-" + kind, memory=20 * GIB, extra=("swap on",))
+        p, ready, stop = begin(t, "given-" + kind, kind, c)
+        t.wait_for(ready, 90)
+        here = [a for s in glob.glob(f"{c.dir}/run/control/*.sock") if (a := c.ask("stats", pid=os.path.basename(s)[:-5])).get("ok")]
+        t.note(f"{what}: what each process counts, in MiB", ", ".join(f"held {d['held'] >> 20} overhead {d['overhead'] >> 20} of {d['used'] >> 20}" for a in here for d in a["devices"]))
+        answers = []
+        for _ in range(10):
+            answers += [ask_all(t, c, "out"), ask_all(t, c, "in")]
+            if not all(a.get("ok") for a in answers):
+                break
+        open(stop, "w").close()
+        try:
+            out, err = p.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            os.killpg(p.pid, signal.SIGKILL)
+            out, err = "", p.communicate()[1]
+        got, bad = out.strip() or err.strip()[-300:], [a for a in answers if not a.get("ok")]
+        t.row(f"{what}: swapped {len(answers) // 2} times, same result", f"{want} without, {got} with {bad or ''}; {max(a.get('processes', 0) for a in answers)} processes, "
+              f"{max(a.get('bytes', 0) for a in answers) >> 20} MiB", not bad and len(answers) == 20 and want == got)
+    except Exception as e:
+        t.row(what, f"{type(e).__name__}: {e}", False)
+
+
 def shared(t):
     try:
         want = plain(t, "shared", "shared")
@@ -68,11 +98,11 @@ def shared(t):
         c = t.Container("shared-swap", memory=20 * GIB, extra=("swap on",))
         p, _, _ = begin(t, "shared-swap", "shared", c)
         try:
-            out, err = p.communicate(timeout=30)
+            out, err = p.communicate(timeout=60)
         except subprocess.TimeoutExpired:  # PyTorch says what is wrong in a thread, and waits, as does its other process
             os.killpg(p.pid, signal.SIGKILL)
             out, err = "", p.communicate()[1]
-        t.note("the same where it can be swapped", out.strip() or next((l for l in err.splitlines() if "rror" in l), err[-200:]))
+        t.row("the same where it can be swapped", out.strip() or next((l for l in err.splitlines() if "rror" in l), err[-200:]), out.strip() == want)
     except Exception as e:
         t.row("a tensor on the card is given to another process of the container", f"{type(e).__name__}: {e}", False)
 
@@ -140,6 +170,7 @@ def refused(t, what, code):
 
 def run(t):
     work = [lambda: same(t, "ranks", "rank", "torchrun, two ranks on the card"), lambda: same(t, "loader", "loader", "PyTorch with four DataLoader workers"),
+            lambda: given(t, "given", "tensors given to another process"), lambda: given(t, "segments", "the same with expandable segments"),
             lambda: shared(t), lambda: refused(t, "arrays of compressed blocks", ARRAY), lambda: goes(t, "a graph with a memory node", GRAPH),
             lambda: refused(t, "a pool that can be exported", POOL)]
     with concurrent.futures.ThreadPoolExecutor(3) as pool:

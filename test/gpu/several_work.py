@@ -1,17 +1,21 @@
 """several_work.py KIND READY STOP: works for some steps with several processes, and prints a hash of the result.
 
 KIND is rank (one of those that torchrun starts: each has half of the rows, and their gradients are averaged over gloo, for
-NCCL takes no two ranks on one card), loader (rows come from four processes of a DataLoader), or shared (a tensor on the
-card is given to another process). It writes the file READY when the steps begin, and waits for the file STOP before the last.
+NCCL takes no two ranks on one card), loader (rows come from four processes of a DataLoader), shared (a tensor on the card
+is given to another process), or given or segments (tensors on the card are given to another process, and both write to
+them at once, each to a half, and then to the other; with PyTorch's usual allocator, and with expandable segments). It writes the file READY when the steps begin, and waits for the file STOP before the last.
 """
 import hashlib, os, sys, time
 
 kind, ready, stop = sys.argv[1:]
+if kind == "segments":
+    os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
 os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
 import torch
 from torch import nn
 
 STEPS = 300
+GIVEN_STEPS = 600
 
 
 class Rows(torch.utils.data.Dataset):
@@ -34,6 +38,62 @@ def shared():
     p.start()
     queue.put(torch.ones(1 << 20, device="cuda"))
     print("sum", back.get(timeout=60))
+    p.join()
+
+
+def one_step(tensors, i, half, own):
+    """Writes to one half of each tensor what was in all of it before, and some of what is this process's alone."""
+    for t in tensors:
+        mine = t.view(2, -1)[(i + half) % 2]
+        mine.mul_(0.75).add_(own[: mine.numel()], alpha=0.25)
+    own.copy_((own.view(4096, -1) @ own.view(4096, -1).T)[0, 0].tanh() * 1e-3 + own * 0.999 + half * 1e-3)
+    torch.cuda.synchronize()
+
+
+def other(queue, pipe):
+    tensors = queue.get()
+    own = torch.linspace(-1, 1, 1 << 24, device="cuda")
+    pipe.send("has them")
+    for i in range(GIVEN_STEPS):
+        pipe.recv()
+        one_step(tensors, i, 1, own)
+        pipe.send(i)
+    pipe.recv()
+    pipe.send(digest([own]))
+    del tensors
+    pipe.recv()
+
+
+def digest(tensors):
+    h = hashlib.sha256()
+    for t in tensors:
+        h.update(t.detach().cpu().numpy().tobytes())
+    return h.hexdigest()[:16]
+
+
+def given():
+    context = torch.multiprocessing.get_context("spawn")
+    queue, (pipe, its) = context.SimpleQueue(), context.Pipe()
+    p = context.Process(target=other, args=(queue, its))
+    p.start()
+    # of many sizes: the small ones lie in one segment of 2 MiB, the large one in several
+    tensors = [torch.linspace(0, 1, n, device="cuda") for n in (1 << 10, 1 << 14, 1 << 20, 1 << 24, 1 << 25)]
+    own = torch.linspace(1, -1, 1 << 24, device="cuda")
+    torch.cuda.synchronize()
+    queue.put(tensors)
+    for i in range(GIVEN_STEPS):
+        pipe.recv()
+        if i == 10:
+            open(ready, "w").close()
+        while i == GIVEN_STEPS - 1 and not os.path.exists(stop):
+            time.sleep(0.01)
+        pipe.send(i)
+        one_step(tensors, i, 0, own)
+        time.sleep(0.01)
+    pipe.recv()
+    pipe.send("end")
+    print("hash", digest(tensors), digest([own]), pipe.recv(), flush=True)
+    pipe.send("end")
     p.join()
 
 
@@ -74,4 +134,4 @@ def main():
 
 
 if __name__ == "__main__":
-    shared() if kind == "shared" else main()
+    {"shared": shared, "given": given, "segments": given}.get(kind, main)()

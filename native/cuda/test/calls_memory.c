@@ -109,10 +109,12 @@ static void handles_live_while_they_are_held_or_mapped(void)
 {
 	CUmemHandle h, again, in;
 	CUdeviceptr p;
+	CUmemProp shareable = on_device;
 	int fd;
 
+	shareable.handle_types = CU_MEM_HANDLE_POSIX_FD;
 	begin_512();
-	EQUAL(cuMemCreate(&h, 32 * MiB, &on_device, 0), 0);
+	EQUAL(cuMemCreate(&h, 32 * MiB, &shareable, 0), 0);
 	EQUAL(real_cuMemAddressReserve(&p, 64 * MiB, 0, 0, 0), 0);
 	EQUAL(cuMemMap(p, 32 * MiB, 0, h, 0), 0);
 	EQUAL(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)p), 0);

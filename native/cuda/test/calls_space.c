@@ -2,7 +2,6 @@
 #include "calls.h"
 
 #define THIRTY "device * memory 536870912 compute 30 sharing space"
-#define UNTIL(cond) do { while (!(cond)) sleep_ns(MS); } while (0)
 
 static CUresult launch(struct stub_kernel *k, CUstream s) { return cuLaunchKernel(k, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL); }
 static struct gate *gate(void) { return atomic_load(&session.device[0].gate); }

@@ -4,16 +4,6 @@
 #include "../host_pool.h"
 #include "moves.h"
 
-static const CUmemAccess all_of_it = {{CU_MEM_LOCATION_DEVICE, 0}, CU_MEM_ACCESS_READWRITE};
-
-static CUdeviceptr reserve(uint64_t size)
-{
-	CUdeviceptr p;
-
-	EQUAL(real_cuMemAddressReserve(&p, size, 0, 0, 0), 0);
-	return p;
-}
-
 static CUmemHandle create(uint64_t size)
 {
 	CUmemHandle h;
@@ -116,12 +106,13 @@ static void however_it_is_mapped(void)
 
 static void only_its_own_handles_are_translated(void)
 {
-	CUmemProp prop = {0};
-	CUmemHandle h, in_other;
+	CUmemProp prop = {0}, to_share = on_device;
+	CUmemHandle h, in_other, again, alien;
 	struct swap_result r;
 	CUdeviceptr p;
 	int fd;
 
+	to_share.handle_types = CU_MEM_HANDLE_POSIX_FD;
 	begin_swap();
 	EQUAL(cuMemRelease(12345), CUDA_ERROR_INVALID_VALUE); /* the driver's answer */
 	p = reserve(2 * MiB);
@@ -132,14 +123,28 @@ static void only_its_own_handles_are_translated(void)
 	EQUAL(cuMemGetAllocationPropertiesFromHandle(&prop, h), 0);
 	EQUAL(prop.location.type, CU_MEM_LOCATION_DEVICE);
 	EQUAL(cuMemMapArrayAsync(NULL, 0, NULL), CUDA_ERROR_NOT_SUPPORTED);
+	EQUAL(cuMemExportToShareableHandle(&fd, h, 1, 0), CUDA_ERROR_INVALID_VALUE); /* it was not made to be */
+	EQUAL(cuMemRelease(h), 0);
+	EQUAL(cuMemCreate(&h, 2 * MiB, &to_share, 0), 0);
 	EQUAL(cuMemExportToShareableHandle(&fd, h, 1, 0), 0);
-	swap_out(UINT64_MAX, &r);
-	CHECK(!r.done && !strcmp(r.why, "vmm-export")); /* somebody else may use it now */
+	EQUAL(cuMemImportFromShareableHandle(&again, (void *)(intptr_t)fd, 1), 0);
+	EQUAL(again, h); /* the same memory, which counts once */
+	EQUAL(used(), CONTEXT + 2 * MiB);
+	out_and_in();
+	EQUAL(cuMemMap(p, 2 * MiB, 0, again, 0), 0);
+	EQUAL(cuMemUnmap(p, 2 * MiB), 0);
+	EQUAL(cuMemRelease(again), 0);
+	close(fd);
+	EQUAL(real_cuMemCreate(&alien, 2 * MiB, &to_share, 0), 0); /* not made through the library */
+	EQUAL(real_cuMemExportToShareableHandle(&fd, alien, 1, 0), 0);
 	EQUAL(cuMemImportFromShareableHandle(&in_other, (void *)(intptr_t)fd, 1), 0);
 	EQUAL(cuMemMap(p, 2 * MiB, 0, in_other, 0), 0);
 	EQUAL(used(), CONTEXT + 4 * MiB);
+	swap_out(UINT64_MAX, &r);
+	CHECK(!r.done && strstr(r.why, "virtual memory of another process"));
 	EQUAL(cuMemUnmap(p, 2 * MiB), 0);
 	EQUAL(cuMemRelease(in_other), 0);
+	EQUAL(real_cuMemRelease(alien), 0);
 	EQUAL(cuMulticastBindMem(1, 0, h, 0, 2 * MiB, 0), 0);
 	EQUAL(cuMemRelease(h), 0);
 	EQUAL(used(), CONTEXT);

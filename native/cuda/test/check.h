@@ -38,6 +38,15 @@
 
 #include "runner.h"
 
+/* Waits for what comes by itself; a busy machine has a minute for it. */
+#define UNTIL(cond) do { \
+	for (int64_t end_ = now_ns() + 60000 * MS; !(cond); sleep_ns(MS)) \
+		if (now_ns() > end_) { \
+			fprintf(stderr, "%s:%d: not within a minute: %s\n", __FILE__, __LINE__, #cond); \
+			_exit(1); \
+		} \
+} while (0)
+
 static void check_write(const char *path, const char *text)
 {
 	char full[512], temporary[520];

@@ -1,6 +1,6 @@
 /*
- * What comes from outside, fuzzed: the limits file, the control protocol, and a hostile container's request file beside a
- * container that behaves. The first byte of an input says which. LLVMFuzzerTestOneInput is libFuzzer's: with clang, build
+ * What comes from outside, fuzzed: the limits file, the control protocol, a hostile container's request file beside a
+ * container that behaves, and other processes of the container (fuzz_peers.h). The first byte of an input says which. LLVMFuzzerTestOneInput is libFuzzer's: with clang, build
  * with -DLIBFUZZER -fsanitize=fuzzer,address. Without it, the loop below mutates the seeds in test/seeds and goes on from
  * inputs that got somewhere new (gcc's -fsanitize-coverage=trace-pc says so). It is the same run every time, unless
  * FUZZ_SEED and FUZZ_RUNS say otherwise.
@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <sys/mman.h>
 #include "calls.h"
+#include "fuzz_peers.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -124,12 +125,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	case 'L': fuzz_limits(data + 1, size - 1); break;
 	case 'C': fuzz_control(data + 1, size - 1); break;
 	case 'R': fuzz_requests(data + 1, size - 1); break;
+	case 'P': fuzz_peer_asks(data + 1, size - 1); break;
+	case 'A': fuzz_peer_answers(data + 1, size - 1); break;
 	}
 	return 0;
 }
 
 /* The parts below this file are the whole library: a session is there for the control protocol. */
-static void begin_session(void) { begin_swap(); }
+static void begin_session(void)
+{
+	begin_swap();
+	begin_peers();
+}
 
 #ifdef LIBFUZZER
 int LLVMFuzzerInitialize(int *argc, char ***argv);

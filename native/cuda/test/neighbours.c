@@ -50,8 +50,6 @@ static void request_path(const char *root, char *path, size_t size)
 	snprintf(path, size, "%s/run/elastic-gpu-requests/%s", root, card_name());
 }
 
-#define UNTIL(cond) do { while (!(cond)) sleep_ns(MS); } while (0)
-
 /* ---- hostile ---- */
 
 /* Everything a container can do to the one file it may write, for ever. */

@@ -73,7 +73,12 @@ API CUresult cuInit(unsigned flags)
 		find_daemon();
 	return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
-API CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice d) { (void)d; *value = attribute == CU_DEVICE_ATTRIBUTE_MPS ? mps : 0; return CUDA_SUCCESS; }
+API CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice d) 
+{
+	(void)d;
+	*value = attribute == CU_DEVICE_ATTRIBUTE_MPS ? mps : attribute == CU_DEVICE_ATTRIBUTE_POSIX_FD ? !getenv("STUB_NO_DESCRIPTORS") : 0;
+	return CUDA_SUCCESS;
+}
 API CUresult cuDriverGetVersion(int *v) { *v = 13000; return CUDA_SUCCESS; }
 API CUresult cuDeviceGetCount(int *n) { *n = stub_device_count(); return atomic_load(&initialized) ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED; }
 API CUresult cuDeviceGet(CUdevice *d, int i) { *d = i; return i >= 0 && i < stub_device_count() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE; }

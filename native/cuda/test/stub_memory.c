@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #define UP(n, to) (((n) + (to) - 1) / (to) * (to))
 #define STUB_PAGE ((uint64_t)2 << 20)
@@ -18,6 +19,8 @@ struct object {
 	uint64_t used, reserved; /* of a pool */
 	unsigned char access[4]; /* of a mapping */
 	int tiles;               /* memory for arrays, which has no addresses */
+	int shareable;           /* memory that can be given away as a descriptor */
+	uint64_t id;             /* of memory: its file */
 	struct stub_array *array;
 };
 
@@ -290,6 +293,12 @@ API CUresult cuMemPoolImportPointer(CUdeviceptr *ptr, CUmemPool pool, CUmemPoolP
 
 /* ---- virtual memory management ---- */
 
+static uint64_t file_of(int fd)
+{
+	struct stat s;
+	return fstat(fd, &s) == 0 ? (uint64_t)s.st_ino : 0;
+}
+
 API CUresult cuMemCreate(CUmemHandle *h, size_t size, const CUmemProp *prop, unsigned long long flags)
 {
 	struct object *o;
@@ -305,10 +314,19 @@ API CUresult cuMemCreate(CUmemHandle *h, size_t size, const CUmemProp *prop, uns
 		abort();
 	o->key = (uintptr_t)o;
 	o->tiles = prop->usage == CU_MEM_CREATE_USAGE_TILE_POOL;
+	o->shareable = prop->handle_types & CU_MEM_HANDLE_POSIX_FD;
+	o->id = file_of(o->fd);
+	stub_memory_take(o->id, size, o->dev);
 	*h = o->key;
 	return CUDA_SUCCESS;
 }
-static void vmm_settle(struct object *v) { if (v->refs == 0) object_drop(v); }
+static void vmm_settle(struct object *v)
+{
+	if (v->refs)
+		return;
+	stub_memory_drop(v->id);
+	object_drop(v);
+}
 API CUresult cuMemRelease(CUmemHandle h)
 {
 	struct object *v = object_find(IS_VMM, h);
@@ -403,12 +421,12 @@ API CUresult cuMemRetainAllocationHandle(CUmemHandle *h, void *addr)
 	*h = m->link->key;
 	return CUDA_SUCCESS;
 }
-/* A handle is its file: importing makes another handle on the same memory, which the importer does not pay for. */
+/* A descriptor is of its file: importing makes another handle on the same memory, which the importer does not pay for. */
 API CUresult cuMemExportToShareableHandle(void *os, CUmemHandle h, int type, unsigned long long flags)
 {
 	struct object *v = object_find(IS_VMM, h);
-	(void)type, (void)flags;
-	if (!v)
+	(void)flags;
+	if (!v || type != CU_MEM_HANDLE_POSIX_FD || !v->shareable)
 		return CUDA_ERROR_INVALID_VALUE;
 	*(int *)os = fcntl(v->fd, F_DUPFD_CLOEXEC, 0);
 	return CUDA_SUCCESS;
@@ -416,10 +434,17 @@ API CUresult cuMemExportToShareableHandle(void *os, CUmemHandle h, int type, uns
 API CUresult cuMemImportFromShareableHandle(CUmemHandle *h, void *os, int type)
 {
 	int fd = (int)(intptr_t)os;
-	struct object *v = object_add(IS_VMM, 0, 0, (uint64_t)lseek(fd, 0, SEEK_END), 0);
-	(void)type;
+	uint64_t id = file_of(fd);
+	struct object *v;
+
+	if (type != CU_MEM_HANDLE_POSIX_FD || !id || !stub_memory_has(id))
+		return CUDA_ERROR_INVALID_VALUE;
+	v = object_add(IS_VMM, 0, 0, (uint64_t)lseek(fd, 0, SEEK_END), 0);
 	v->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	v->key = (uintptr_t)v;
+	v->shareable = 1;
+	v->id = id;
+	stub_memory_take(id, v->bytes, 0);
 	*h = v->key;
 	return CUDA_SUCCESS;
 }

@@ -16,7 +16,7 @@ $(T)/libelasticgpu.so: $(SOURCES) hooks_dlsym.c $(HEADERS)
 	$(CC) -O2 -g $(TESTING) -shared -o $@ $(SOURCES) hooks_dlsym.c -ldl -pthread
 
 # Programs with the library linked in, which is how the sanitizers see it; its objects are built once for each of them.
-UNITS = unit turns latency calls_memory calls_swap calls_arrays calls_graphs calls_turns calls_space neighbours fuzz
+UNITS = unit turns latency calls_memory calls_swap calls_shared calls_peers calls_arrays calls_graphs calls_turns calls_space neighbours fuzz
 PARTS = $(SOURCES) $(ARBITER)
 plain_FLAGS =
 asan_FLAGS = -fsanitize=address,undefined -fno-sanitize-recover=all
@@ -26,7 +26,7 @@ define FLAVOUR
 $(T)/$(1)/%.o: %.c $(HEADERS)
 	@mkdir -p $$(@D)
 	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -c -o $$@ $$<
-$(T)/$(1)/%: test/%.c test/check.h test/runner.h test/calls.h test/moves.h test/card_model.h test/stub.h test/stub_card.c $(PARTS:%.c=$(T)/$(1)/%.o)
+$(T)/$(1)/%: test/%.c test/check.h test/runner.h test/calls.h test/moves.h test/processes.h test/fuzz_peers.h test/card_model.h test/stub.h test/stub_card.c $(PARTS:%.c=$(T)/$(1)/%.o)
 	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ $$< test/stub_card.c $(PARTS:%.c=$(T)/$(1)/%.o) -ldl -pthread
 endef
 $(foreach f,plain asan tsan cover,$(eval $(call FLAVOUR,$(f))))

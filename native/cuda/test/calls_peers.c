@@ -1,0 +1,382 @@
+/* Processes of one container that share memory, of which some end, hang, answer late, or are not the library at all. */
+#include "processes.h"
+#include "../peer_socket.h"
+#include "../shared_imports.h"
+
+static void killed(struct process p)
+{
+	CHECK(kill(p.pid, SIGKILL) == 0 && waitpid(p.pid, NULL, 0) == p.pid);
+}
+
+static void one_that_has_it_may_end(void)
+{
+	CUdeviceptr p;
+	CUipcMemHandle h;
+	struct process c;
+
+	begin_two();
+	c = start(check_root);
+	p = alloc(a, 16 * MiB);
+	TELL(a, DO_FILL, p, 16 * MiB, 4);
+	h = name(a, p);
+	open_in(b, h);
+	open_in(c, h);
+	OK(a, DO_FREE, p); /* it is theirs alone */
+	killed(b);
+	OK(a, DO_OUT);
+	EQUAL(card(a), 2 * CONTEXT);
+	killed(c); /* while it is away */
+	OK(a, DO_IN);
+	UNTIL(counted(a) == CONTEXT && card(a) == CONTEXT);
+	p = alloc(a, 16 * MiB);
+	b = start(check_root);
+	open_in(b, name(a, p));
+	stop(b); /* it ends as programs do, and closes nothing */
+	OK(a, DO_OUT);
+	OK(a, DO_IN);
+	OK(a, DO_FREE, p);
+	EQUAL(card(a), CONTEXT);
+	EQUAL(TELL(a, DO_USED).c, 0);
+}
+
+static void its_owner_may_end(void)
+{
+	CUdeviceptr q;
+	struct word w;
+
+	begin_two();
+	q = open_in(b, name(a, alloc(a, 16 * MiB)));
+	TELL(b, DO_FILL, q, 16 * MiB, 8);
+	killed(a);
+	UNTIL(TELL(b, DO_USED).a == CONTEXT + 16 * MiB); /* it counts here now */
+	CHECK(TELL(b, DO_FILLED, q, 16 * MiB, 8).c);
+	w = TELL(b, DO_AGENT_OUT);
+	CHECK(w.c && strstr(w.text, "has ended")); /* nobody else can say who has it */
+	OK(b, DO_CLOSE, q);
+	UNTIL(TELL(b, DO_USED).a == CONTEXT && card(b) == CONTEXT);
+	OK(b, DO_AGENT_OUT);
+	OK(b, DO_IN);
+}
+
+/* What it had on the host went with it; the other goes on without it. */
+static void its_owner_may_end_while_it_is_away(void)
+{
+	CUdeviceptr q;
+
+	begin_two();
+	q = open_in(b, name(a, alloc(a, 16 * MiB)));
+	alloc(b, 16 * MiB);
+	OK(a, DO_OUT);
+	OK(b, DO_OUT);
+	killed(a);
+	OK(b, DO_IN);
+	back(b);
+	EQUAL(card(b), CONTEXT + 16 * MiB);
+	EQUAL(counted(b), CONTEXT + 16 * MiB);
+	OK(b, DO_OUT);
+	OK(b, DO_IN);
+	OK(b, DO_CLOSE, q);
+	EQUAL(counted(b), CONTEXT + 16 * MiB);
+}
+
+static void one_that_hangs_is_named_and_nothing_moves(void)
+{
+	char says[64];
+	CUdeviceptr p, q, r;
+	struct process c;
+	struct word w;
+
+	begin_two();
+	c = start(check_root);
+	p = alloc(a, 16 * MiB);
+	TELL(a, DO_FILL, p, 16 * MiB, 2);
+	q = open_in(b, name(a, p));
+	r = open_in(c, name(a, p));
+	OK(a, DO_QUIET, 300 * MS);
+	CHECK(kill(b.pid, SIGSTOP) == 0);
+	w = TELL(a, DO_OUT);
+	snprintf(says, sizeof says, "process %d, which", (int)b.pid);
+	CHECK(w.c && strstr(w.text, says) && strstr(w.text, "does not answer"));
+	EQUAL(card(a), 3 * CONTEXT + 16 * MiB);
+	CHECK(!TELL(a, DO_HELD).a && TELL(a, DO_FILLED, p, 16 * MiB, 2).c);
+	back(c); /* it had left */
+	CHECK(TELL(c, DO_FILLED, r, 16 * MiB, 2).c);
+	CHECK(kill(b.pid, SIGCONT) == 0); /* it answers late */
+	back(b);
+	TELL(b, DO_FILL, q, 16 * MiB, 3);
+	CHECK(TELL(a, DO_FILLED, p, 16 * MiB, 3).c && TELL(c, DO_FILLED, r, 16 * MiB, 3).c);
+	/* its work on the card takes longer than it has */
+	OK(a, DO_QUIET, 30 * MS);
+	OK(b, DO_LAUNCH, 3000 * MS);
+	w = TELL(a, DO_OUT);
+	CHECK(w.c && strstr(w.text, says));
+	OK(a, DO_QUIET, 30000 * MS);
+	OK(a, DO_OUT); /* when it has ended */
+	EQUAL(card(a), 3 * CONTEXT);
+	OK(a, DO_IN);
+	back(b);
+	back(c);
+	CHECK(TELL(b, DO_FILLED, q, 16 * MiB, 3).c && TELL(c, DO_FILLED, r, 16 * MiB, 3).c);
+}
+
+/* One that has something else that cannot move lets go of nothing. */
+static void one_that_cannot_is_named(void)
+{
+	CUdeviceptr q;
+	struct word w;
+
+	begin_two();
+	q = open_in(b, name(a, alloc(a, 16 * MiB)));
+	TELL(b, DO_FILL, q, 16 * MiB, 2);
+	check_limits("", LIMITS_512); /* what is allocated now stays where it is */
+	UNTIL(TELL(b, DO_STATE).text[0]);
+	alloc(b, 8 * MiB);
+	check_limits("swap on\n", LIMITS_512);
+	UNTIL(!strstr(TELL(b, DO_STATE).text, "not allowed"));
+	UNTIL(!TELL(a, DO_STATE).text[0]);
+	w = TELL(a, DO_OUT);
+	CHECK(w.c && strstr(w.text, "which shares memory of it: memory from before swapping was allowed"));
+	CHECK(TELL(b, DO_FILLED, q, 16 * MiB, 2).c && !TELL(b, DO_HELD).a);
+	EQUAL(card(a), 2 * CONTEXT + 24 * MiB);
+}
+
+static void a_context_takes_what_was_opened_in_it_along(void)
+{
+	CUdeviceptr p;
+
+	begin_two();
+	p = alloc(a, 16 * MiB);
+	open_in(b, name(a, p));
+	OK(b, DO_CONTEXT);
+	OK(a, DO_FREE, p);
+	UNTIL(counted(a) == CONTEXT && card(a) == CONTEXT);
+}
+
+static void replaced(struct process p)
+{
+	struct word none;
+
+	begin_order(p, (struct word){DO_EXEC});
+	EQUAL(recv(p.fd, &none, sizeof none, 0), 0);
+}
+
+/* Its pid goes on as another program, which has nothing and answers nothing. */
+static void one_that_has_it_may_become_another_program(void)
+{
+	CUdeviceptr p;
+
+	begin_two();
+	p = alloc(a, 16 * MiB);
+	open_in(b, name(a, p));
+	replaced(b);
+	OK(a, DO_OUT);
+	OK(a, DO_IN);
+	OK(a, DO_FREE, p);
+	EQUAL(TELL(a, DO_USED).c, 0);
+	killed(b);
+}
+
+static void its_owner_may_become_another_program(void)
+{
+	CUdeviceptr p, q;
+
+	begin_two();
+	p = open_in(b, name(a, alloc(a, 16 * MiB)));
+	q = open_in(b, name(a, alloc(a, 16 * MiB)));
+	OK(a, DO_OUT);
+	replaced(a);
+	back(b); /* what was on the host is lost */
+	OK(b, DO_CLOSE, p);
+	OK(b, DO_CLOSE, q);
+	OK(b, DO_OUT);
+	OK(b, DO_IN);
+	killed(a);
+}
+
+static void a_forked_child_has_nothing_of_it(void)
+{
+	CUdeviceptr p, q;
+
+	begin_two();
+	p = alloc(a, 16 * MiB);
+	q = open_in(b, name(a, p));
+	TELL(a, DO_FORK);
+	TELL(b, DO_FORK);
+	OK(a, DO_OUT);
+	OK(a, DO_IN);
+	back(b);
+	OK(b, DO_CLOSE, q);
+	OK(a, DO_FREE, p);
+	EQUAL(card(a), 2 * CONTEXT);
+}
+
+/* ---- forged ---- */
+
+static int connect_to(pid_t pid)
+{
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	snprintf(to.sun_path, sizeof to.sun_path, "%s/run/elastic-gpu/peers/%d", check_root, (int)pid);
+	CHECK(fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
+	return fd;
+}
+
+/* Everything another process of the container can say to one, also with descriptors that nobody asked for. */
+static void what_is_said_to_a_process_cannot_break_it(void)
+{
+	union { struct peer_request q; char bytes[400]; } said;
+	struct shared_name n;
+	struct peer_answer answer;
+	uint64_t x = 88172645463325252;
+	CUdeviceptr p, q;
+	unsigned files;
+	int fd, memory;
+
+	begin_two();
+	p = alloc(a, 16 * MiB);
+	q = open_in(b, name(a, p));
+	TELL(a, DO_FILL, p, 16 * MiB, 2);
+	shared_is_name(&(CUipcMemHandle[]){name(a, p)}[0], &n);
+	files = (unsigned)TELL(a, DO_FILES).a;
+	for (int i = 0; i < 400; i++) {
+		for (size_t k = 0; k + 8 <= sizeof said; k += 8) {
+			x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+			memcpy(said.bytes + k, &x, 8);
+		}
+		if (i % 4)
+			said.q = (struct peer_request){i % 5 ? PEER_VERSION : 7, (uint32_t)x % 6, x >> 8 & 1 ? n.id : x, x >> 9 & 1 ? n.secret : x >> 10, (uint32_t)(x >> 11) % 3 ? 0 : (uint32_t)(x >> 20), (uint32_t)x};
+		fd = connect_to(i % 2 ? a.pid : b.pid);
+		CHECK(send(fd, said.bytes, i % 7 ? sizeof said.q : x % sizeof said.bytes, MSG_NOSIGNAL) >= 0);
+		if (i % 3 && peer_answered(fd, &answer, &memory, now_ns() + 20 * MS) && memory >= 0)
+			close(memory);
+		close(fd); /* or hangs up */
+	}
+	said.q = (struct peer_request){.version = PEER_VERSION, .ask = PEER_DROP, .id = n.id, .secret = n.secret};
+	CHECK(peer_reply(fd = connect_to(a.pid), (struct peer_answer *)(void *)&said, 1)); /* too long, with a descriptor */
+	close(fd);
+	fd = connect_to(a.pid);
+	close(fd);
+	UNTIL(TELL(a, DO_FILES).a == files);
+	OK(a, DO_OUT);
+	EQUAL(card(a), 2 * CONTEXT);
+	OK(a, DO_IN);
+	back(b);
+	CHECK(TELL(b, DO_FILLED, q, 16 * MiB, 2).c);
+}
+
+/* The next thing that a process says here. */
+static int asked(int listener, pid_t by, enum peer_asks ask)
+{
+	struct peer_request q;
+	pid_t from;
+	int fd = peer_accept(listener, &q, &from);
+
+	CHECK(fd >= 0 && from == by && q.id == 1 && q.ask == ask);
+	return fd;
+}
+
+static void answer(int listener, enum peer_says says, int memory)
+{
+	struct peer_answer with = {.says = says, .size = 4 * MiB, .chunk_size = 2 * MiB};
+	int fd = asked(listener, b.pid, PEER_GIVE);
+
+	CHECK(peer_reply(fd, &with, memory));
+	close(fd);
+}
+
+static void leave_of(struct process p, uint64_t secret)
+{
+	struct peer_request q = {.version = PEER_VERSION, .ask = PEER_LEAVE, .secret = secret};
+	struct peer_answer says;
+	int fd = connect_to(p.pid), memory;
+
+	CHECK(send(fd, &q, sizeof q, MSG_NOSIGNAL) == (ssize_t)sizeof q && peer_answered(fd, &says, &memory, now_ns() + 60000 * MS));
+	EQUAL(says.says, PEER_DONE);
+	close(fd);
+}
+
+/* This test is the owner of two chunks. It takes them back when the other has only the first of them again. */
+static void what_is_there_in_part_leaves_again(void)
+{
+	struct shared_name n = {.magic = SHARED_MAGIC, .id = 1, .secret = 1, .pid = (uint32_t)getpid(), .size = 4 * MiB};
+	struct word w = {.order = DO_OPEN};
+	CUmemHandle own[2];
+	int listener, memory[2];
+	uint64_t before;
+
+	begin_two();
+	name(b, alloc(b, 2 * MiB)); /* it can be asked */
+	EQUAL(cuInit(0), 0);
+	EQUAL(cuDevicePrimaryCtxRetain(&ctx, 0), 0);
+	before = card(b);
+	for (int i = 0; i < 2; i++) {
+		EQUAL(real_cuMemCreate(&own[i], 2 * MiB, &to_share, 0), 0);
+		EQUAL(real_cuMemExportToShareableHandle(&memory[i], own[i], CU_MEM_HANDLE_POSIX_FD, 0), 0);
+	}
+	listener = peer_listen();
+	memcpy(&w.h, &n, sizeof n);
+	begin_order(b, w);
+	answer(listener, PEER_DONE, memory[0]);
+	answer(listener, PEER_DONE, memory[1]);
+	EQUAL(end_order(b).c, 0);
+	leave_of(b, 2); /* of one before us that had our pid */
+	CHECK(!TELL(b, DO_STATE).b);
+	leave_of(b, 1);
+	CHECK(TELL(b, DO_STATE).b);
+	answer(listener, PEER_DONE, memory[0]);
+	answer(listener, PEER_LATER, -1);
+	leave_of(b, 1);
+	for (int i = 0; i < 2; i++)
+		EQUAL(real_cuMemRelease(own[i]), 0);
+	EQUAL(card(b), before);
+	peer_unlisten();
+}
+
+/* The answers of one that is not the library: this test stands at the socket of a process that gives nothing. */
+static void what_a_process_answers_cannot_break_the_asker(void)
+{
+	struct shared_name n = {.magic = SHARED_MAGIC, .id = 1, .secret = 1, .pid = (uint32_t)getpid(), .size = MiB};
+	struct peer_answer answers[] = {
+		{.says = PEER_DONE, .size = 2 * MiB, .chunk_size = 2 * MiB}, {.says = PEER_DONE}, {.says = PEER_DONE, .size = UINT64_MAX, .chunk_size = 1},
+		{.says = PEER_DONE, .size = UINT64_MAX, .chunk_size = UINT64_MAX}, {.says = PEER_DONE, .device = -1, .size = MiB, .chunk_size = MiB}, {.says = 77},
+		{.says = PEER_DONE, .device = INT32_MAX, .size = MiB, .chunk_size = MiB}, {.says = PEER_REFUSED}, {.says = PEER_UNKNOWN},
+	};
+	int listener, fd, given = memfd_create("no memory of a card", MFD_CLOEXEC);
+	struct word w = {.order = DO_OPEN};
+	unsigned files;
+
+	begin_two();
+	alloc(b, MiB);
+	name(b, alloc(b, 2 * MiB));
+	files = (unsigned)TELL(b, DO_FILES).a;
+	listener = peer_listen();
+	CHECK(listener >= 0 && given >= 0);
+	memset(answers[7].why, 'x', sizeof answers[7].why);
+	memcpy(&w.h, &n, sizeof n);
+	for (unsigned i = 0; i < sizeof answers / sizeof *answers; i++) {
+		begin_order(b, w);
+		fd = asked(listener, b.pid, PEER_GIVE);
+		CHECK(peer_reply(fd, &answers[i], i % 2 ? -1 : given));
+		close(fd);
+		if (answers[i].says == PEER_DONE || answers[i].says == PEER_REFUSED)
+			close(asked(listener, b.pid, PEER_DROP)); /* it has not taken what it may be written down for */
+		CHECK(end_order(b).c);
+	}
+	begin_order(b, w); /* cut short */
+	fd = asked(listener, b.pid, PEER_GIVE);
+	CHECK(send(fd, answers, 9, MSG_NOSIGNAL) == 9);
+	close(fd);
+	CHECK(end_order(b).c);
+	EQUAL(TELL(b, DO_FILES).a, files);
+	OK(b, DO_OUT);
+	OK(b, DO_IN);
+	EQUAL(card(b), CONTEXT * 2 + 4 * MiB);
+	peer_unlisten();
+}
+
+MAIN(T(one_that_has_it_may_end), T(its_owner_may_end), T(its_owner_may_end_while_it_is_away),
+	T(one_that_hangs_is_named_and_nothing_moves), T(one_that_cannot_is_named), T(a_context_takes_what_was_opened_in_it_along),
+	T(a_forked_child_has_nothing_of_it), T(what_is_said_to_a_process_cannot_break_it),
+	T(what_a_process_answers_cannot_break_the_asker), T(what_is_there_in_part_leaves_again),
+	T(one_that_has_it_may_become_another_program), T(its_owner_may_become_another_program))

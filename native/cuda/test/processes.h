@@ -1,0 +1,208 @@
+/* Processes of one container that a test tells what to do, one thing at a time, and that answer what came of it. */
+#ifndef PROCESSES_H
+#define PROCESSES_H
+#include <dirent.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include "calls.h"
+#include "moves.h"
+
+/* What an order does not need is zero. */
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
+enum order {
+	DO_ALLOC, DO_FREE, DO_NAME, DO_OPEN, DO_CLOSE, DO_RANGE, DO_FILL, DO_FILLED, DO_OUT, DO_IN, DO_AGENT_OUT, DO_USED, DO_STATE, DO_FILES, DO_CREATE, DO_RETAIN, DO_EXPORT,
+	DO_IMPORT, DO_MAP, DO_UNMAP, DO_RELEASE, DO_WRITE_ON, DO_WRITTEN, DO_LAUNCH, DO_QUIET, DO_HELD, DO_FORK, DO_EXEC, DO_CONTEXT, DO_END,
+};
+struct word { enum order order; uint64_t a, b, c; CUipcMemHandle h; char text[160]; };
+struct process { pid_t pid; int fd; };
+
+static const CUmemProp to_share = {.type = 1, .handle_types = CU_MEM_HANDLE_POSIX_FD, .location = {CU_MEM_LOCATION_DEVICE, 0}};
+
+/* Writes to an address as fast as it can; the library holds it back while the memory is away. */
+static _Atomic bool writing;
+static _Atomic uint64_t written;
+static struct word written_at;
+static void *write_on(void *arg)
+{
+	(void)arg;
+	EQUAL(real_cuCtxSetCurrent(ctx), 0);
+	while (atomic_load(&writing)) {
+		EQUAL(cuMemsetD32Async(written_at.a, (unsigned)atomic_load(&written) + 1, written_at.b / 4, NULL), 0);
+		atomic_fetch_add(&written, 1);
+	}
+	return NULL;
+}
+
+static unsigned open_files(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static struct word do_order(struct word w)
+{
+	static pthread_t writer;
+	struct swap_result r;
+	uint64_t missing;
+	CUdeviceptr p = 0;
+	CUmemHandle h;
+	size_t size = 0;
+	pid_t child;
+	int fd;
+
+	switch (w.order) {
+	case DO_ALLOC: w.c = (uint64_t)cuMemAlloc_v2(&p, w.a); w.a = p; break;
+	case DO_FREE: w.c = (uint64_t)cuMemFree_v2(w.a); break;
+	case DO_NAME: w.c = (uint64_t)cuIpcGetMemHandle(&w.h, w.a); break;
+	case DO_OPEN: w.c = (uint64_t)cuIpcOpenMemHandle_v2(&p, w.h, CU_IPC_LAZY_PEER_ACCESS); w.a = p; break;
+	case DO_CLOSE: w.c = (uint64_t)cuIpcCloseMemHandle(w.a); break;
+	case DO_RANGE: w.c = (uint64_t)cuMemGetAddressRange_v2(&p, &size, w.a); w.a = p; w.b = size; break;
+	case DO_FILL: fill(w.a, w.b, (unsigned)w.c); break;
+	case DO_FILLED: w.c = filled(w.a, w.b, (unsigned)w.c); break;
+	case DO_AGENT_OUT: /* the agent asks before */
+		snprintf(w.text, sizeof w.text, "%s", swap_refusal() ? swap_refusal() : "");
+		w.c = 1;
+		if (*w.text)
+			break;
+		/* fall through */
+	case DO_OUT: swap_out(w.a ? w.a : UINT64_MAX, &r); w.c = !r.done; w.a = r.bytes; memcpy(w.text, r.why, sizeof w.text); break;
+	case DO_IN: swap_in(&r, &missing); w.c = !r.done; memcpy(w.text, r.why, sizeof w.text); break;
+	case DO_USED: container_reap(session.container); w.a = used(); w.b = stub_card_used(0); w.c = atomic_load(&session_row()->held[0]); break;
+	case DO_STATE: snprintf(w.text, sizeof w.text, "%s", swap_refusal() ? swap_refusal() : ""); w.a = swap_is_out(); w.b = swap_is_away(); break;
+	case DO_FILES: w.a = open_files(); break;
+	case DO_CREATE: w.c = (uint64_t)cuMemCreate(&h, w.a, &to_share, 0); w.b = h; break;
+	case DO_RETAIN: w.c = (uint64_t)cuMemRetainAllocationHandle(&h, (void *)(uintptr_t)w.a); w.b = h; break;
+	case DO_EXPORT: w.c = (uint64_t)cuMemExportToShareableHandle(&fd, w.b, CU_MEM_HANDLE_POSIX_FD, 0); w.a = (uint64_t)fd; break;
+	case DO_IMPORT:
+		fd = open(w.text, O_RDONLY | O_CLOEXEC);
+		CHECK(fd >= 0);
+		w.c = (uint64_t)cuMemImportFromShareableHandle(&h, (void *)(intptr_t)fd, CU_MEM_HANDLE_POSIX_FD);
+		w.b = h;
+		close(fd);
+		break;
+	case DO_MAP:
+		p = reserve(w.a);
+		EQUAL(cuMemMap(p, w.a, 0, w.b, 0), 0);
+		w.c = (uint64_t)cuMemSetAccess(p, w.a, &all_of_it, 1);
+		w.a = p;
+		break;
+	case DO_UNMAP: w.c = (uint64_t)cuMemUnmap(w.a, w.b); break;
+	case DO_RELEASE: w.c = (uint64_t)cuMemRelease(w.b); break;
+	case DO_WRITE_ON: written_at = w; atomic_store(&writing, true); EQUAL(pthread_create(&writer, NULL, write_on, NULL), 0); break;
+	case DO_WRITTEN:
+		atomic_store(&writing, false);
+		EQUAL(pthread_join(writer, NULL), 0);
+		w.a = atomic_load(&written);
+		w.c = true;
+		for (uint64_t i = 0; i < written_at.b; i += 4)
+			w.c &= *(unsigned *)(uintptr_t)(written_at.a + i) == (unsigned)w.a;
+		break;
+	case DO_LAUNCH: {
+		struct stub_kernel *k = calloc(1, sizeof *k);
+		k->ns = (int64_t)w.a;
+		w.c = (uint64_t)cuLaunchKernel((CUfunction)k, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+		break;
+	}
+	case DO_QUIET: swap_quiet_ns = (int64_t)w.a; break;
+	case DO_HELD: w.a = atomic_load(&memory_calls.held); break;
+	case DO_FORK: CHILD(child, { CHECK(!swap_is_away()); }); check_exit(child); break;
+	case DO_EXEC: execl("/bin/sleep", "sleep", "600", NULL); _exit(1);
+	case DO_END: exit(0);
+	case DO_CONTEXT: w.c = (uint64_t)cuDevicePrimaryCtxReset_v2(0); break;
+	}
+	return w;
+}
+
+static struct process start(const char *root)
+{
+	struct process p;
+	int pair[2];
+
+	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0);
+	CHILD(p.pid, {
+		struct word w;
+		close(pair[0]);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		setenv("ELASTICGPU_ROOT", root, 1);
+		EQUAL(cuInit(0), 0);
+		EQUAL(cuDevicePrimaryCtxRetain(&ctx, 0), 0);
+		EQUAL(real_cuCtxSetCurrent(ctx), 0);
+		while (recv(pair[1], &w, sizeof w, 0) == (ssize_t)sizeof w) {
+			w = do_order(w);
+			CHECK(send(pair[1], &w, sizeof w, MSG_NOSIGNAL) == (ssize_t)sizeof w);
+		}
+		exit(0);
+	});
+	close(pair[1]);
+	p.fd = pair[0];
+	return p;
+}
+
+static void begin_order(struct process p, struct word w) { CHECK(send(p.fd, &w, sizeof w, MSG_NOSIGNAL) == (ssize_t)sizeof w); }
+static struct word end_order(struct process p)
+{
+	struct word w;
+	CHECK(recv(p.fd, &w, sizeof w, 0) == (ssize_t)sizeof w);
+	return w;
+}
+static struct word tell(struct process p, struct word w)
+{
+	begin_order(p, w);
+	return end_order(p);
+}
+#define TELL(p, ...) tell(p, (struct word){__VA_ARGS__})
+/* It succeeds. */
+#define OK(p, ...) EQUAL(TELL(p, __VA_ARGS__).c, 0)
+
+static void stop(struct process p)
+{
+	begin_order(p, (struct word){DO_END});
+	check_exit(p.pid); /* as programs end */
+}
+
+/* ---- two of them ---- */
+
+#define LIMITS_512 "device * memory 536870912"
+static struct process a, b;
+
+static void begin_two(void)
+{
+	check_limits("swap on\n", LIMITS_512);
+	a = start(check_root);
+	b = start(check_root);
+}
+
+static __attribute__((unused)) CUdeviceptr alloc(struct process p, uint64_t size)
+{
+	struct word w = TELL(p, DO_ALLOC, size);
+	EQUAL(w.c, 0);
+	return w.a;
+}
+
+static CUipcMemHandle name(struct process p, CUdeviceptr ptr)
+{
+	struct word w = TELL(p, DO_NAME, ptr);
+	EQUAL(w.c, 0);
+	return w.h;
+}
+
+static CUdeviceptr open_in(struct process p, CUipcMemHandle h)
+{
+	struct word w = TELL(p, DO_OPEN, .h = h);
+	EQUAL(w.c, 0);
+	return w.a;
+}
+
+/* Both have all of it again; the agent would only see that they go on. */
+static void back(struct process p) { UNTIL(!TELL(p, DO_STATE).b && !TELL(p, DO_HELD).a); }
+
+static uint64_t card(struct process p) { return TELL(p, DO_USED).b; }
+static uint64_t counted(struct process p) { return TELL(p, DO_USED).a; }
+
+#endif
