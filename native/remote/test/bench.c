@@ -1,8 +1,9 @@
 /*
  * What a card costs from afar: launches, a call that waits, copies. The same program with the card's own driver and with the
  * client; it prints "figure NAME VALUE UNIT". With "work SECONDS" it says how many kernels a second it gets done instead, each
- * of 200,000 cycles, of which it waits for twenty at a time. With "train SECONDS" it multiplies matrices, and says how many of
- * them a second, and how many steps of a loop as training has it: a batch goes to the card, 64 products, and a number comes back.
+ * of 200,000 cycles, of which it waits for twenty at a time. With "train SECONDS [MIB]" it multiplies matrices, and says how many
+ * of them a second, and how many steps of a loop as training has it: a batch goes to the card, 64 products, and a number comes
+ * back. So much more memory as is named lies on the card meanwhile, and is looked at in the end.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -137,16 +138,22 @@ static void work(void *mod, double seconds)
 
 #define SIDE 256
 
-/* A step as training has it: most calls need no answer, one does. */
-static void train(void *mod, double seconds)
+/* A step as training has it: most calls need no answer, one does. Beside it lies as much memory as was asked for, in which nothing changes. */
+static void train(void *mod, double seconds, size_t beside)
 {
 	static float ones[SIDE * SIDE], back[SIDE * SIDE];
 	CUdeviceptr a, b, c;
 	unsigned n = SIDE;
 	void *fn, *params[] = {&a, &b, &c, &n};
-	double from, done = 0;
+	double from, steps, done = 0;
 	float loss;
+	CUdeviceptr rest = 0;
+	unsigned *seen = malloc(beside);
 
+	if (beside) {
+		OK(cuMemAlloc_v2(&rest, beside));
+		OK(cuMemsetD32_v2(rest, 0x5eed5eed, beside / 4));
+	}
 	for (int i = 0; i < SIDE * SIDE; i++)
 		ones[i] = 1;
 	OK(cuModuleGetFunction(&fn, mod, "product"));
@@ -167,13 +174,22 @@ static void train(void *mod, double seconds)
 			OK(cuLaunchKernel(fn, SIDE / 128, SIDE, 1, 128, 1, 1, 0, NULL, params, NULL));
 		OK(cuMemcpyDtoH_v2(&loss, c, sizeof loss));
 	}
-	printf("figure steps_per_second %.1f 1/s\n", done / (now() - from));
+	steps = done / (now() - from);
 	OK(cuMemcpyDtoH_v2(back, c, sizeof back));
 	for (int i = 0; i < SIDE * SIDE; i++)
 		if (back[i] != SIDE) {
 			printf("wrong at %d: %f\n", i, (double)back[i]);
 			exit(1);
 		}
+	if (beside)
+		OK(cuMemcpyDtoH_v2(seen, rest, beside));
+	for (size_t i = 0; i < beside / 4; i++)
+		if (seen[i] != 0x5eed5eed) {
+			printf("wrong beside at %zu: %x\n", i, seen[i]);
+			exit(1);
+		}
+	free(seen);
+	printf("figure steps_per_second %.1f 1/s\n", steps);
 }
 
 int main(int argc, char **argv)
@@ -200,7 +216,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	if (trains) {
-		train(mod, atof(argv[2]));
+		train(mod, atof(argv[2]), argc > 3 ? (size_t)atoi(argv[3]) << 20 : 0);
 		return 0;
 	}
 	OK(cuModuleGetFunction(&fn, mod, "count"));
