@@ -69,7 +69,7 @@ func TestTheEngineChoosesTheFlavor(t *testing.T) {
 	}
 }
 
-// Whoever loses machines of a flavor that sells none now goes to another one, and so does the next job, without a try.
+// Who loses machines of a flavor that sells none now goes to another one, and so does the next job, without a try.
 func TestAStockOutSendsJobsToAnotherFlavor(t *testing.T) {
 	flavors := []Flavor{{sells("gone", 1, 2, times(40, 2960)), 8}, {sells("there", 1, 2.5, times(3000)), 8}}
 	jobs := []Job{
