@@ -5,15 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"strconv"
+	"time"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/tools/cache"
 	cliflag "k8s.io/component-base/cli/flag"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	apiserveroptions "k8s.io/kubernetes/cmd/kube-apiserver/app/options"
-	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
-	controllermanageroptions "k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	scheduleroptions "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
@@ -24,7 +22,7 @@ const (
 	serviceRange = "10.96.0.0/12"
 	issuer       = "https://kubernetes.default.svc.cluster.local"
 	// A laptop that naps or stalls must not lose all its nodes at once.
-	nodeGrace = "120s"
+	nodeGrace = 2 * time.Minute
 	// One process carries the whole load, so the clients' own brakes are off.
 	clientQPS, clientBurst = 2000, 4000
 )
@@ -103,46 +101,6 @@ func prepareAPIServer(ctx context.Context, files pki.Files, etcd string, listene
 		return nil, utilerrors.NewAggregate(errs)
 	}
 	return func(ctx context.Context) error { return apiserver.Run(ctx, completed) }, nil
-}
-
-func prepareControllerManager(ctx context.Context, files pki.Files, kubeconfig string, listener net.Listener) (func(context.Context) error, error) {
-	o, err := controllermanageroptions.NewKubeControllerManagerOptions()
-	if err != nil {
-		return nil, err
-	}
-	o.SecureServing.Listener = listener
-	o.SecureServing.BindPort = listener.Addr().(*net.TCPAddr).Port
-	known, disabled, aliases := controllermanager.KnownControllers(), controllermanager.ControllersDisabledByDefault(), controllermanager.ControllerAliases()
-	sets := o.Flags(known, disabled, aliases)
-	err = flags{
-		"kubeconfig":                       kubeconfig,
-		"authentication-kubeconfig":        kubeconfig,
-		"authorization-kubeconfig":         kubeconfig,
-		"leader-elect":                     "false",
-		"use-service-account-credentials":  "true",
-		"service-account-private-key-file": files.ServiceAccountKey,
-		"root-ca-file":                     files.CA.Cert,
-		"cluster-signing-cert-file":        files.CA.Cert,
-		"cluster-signing-key-file":         files.CA.Key,
-		"client-ca-file":                   files.CA.Cert,
-		"tls-cert-file":                    files.APIServer.Cert,
-		"tls-private-key-file":             files.APIServer.Key,
-		"contention-profiling":             "false",
-		// The one left out says how long kubelets are to cache secrets. They watch them
-		// instead, and it costs a write to every node of a large fleet.
-		"controllers":               "*,-ttl-controller",
-		"node-monitor-grace-period": nodeGrace,
-		"kube-api-qps":              strconv.Itoa(clientQPS),
-		"kube-api-burst":            strconv.Itoa(clientBurst),
-	}.set(sets)
-	if err != nil {
-		return nil, err
-	}
-	config, err := o.Config(ctx, known, disabled, aliases)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) error { return controllermanager.Run(ctx, config.Complete()) }, nil
 }
 
 func prepareScheduler(ctx context.Context, files pki.Files, kubeconfig, configFile string, listener net.Listener) (func(context.Context) error, error) {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/kubernetes/pkg/controller/job"
 
+	"github.com/elastic-ai/elastic/sandbox/internal/controllers"
 	"github.com/elastic-ai/elastic/sandbox/internal/pki"
 	"github.com/elastic-ai/elastic/sandbox/internal/statedir"
 )
@@ -59,8 +60,8 @@ type part struct {
 	done   chan struct{}
 }
 
-// Start brings everything up and returns once the API server, the controller
-// manager and the scheduler say they are ready. On an error nothing is left running.
+// Start brings everything up and returns once the API server and the scheduler say that they are
+// ready, and the controllers have started. On an error nothing is left running.
 func Start(ctx context.Context, c Config) (cp *ControlPlane, err error) {
 	cp = &ControlPlane{Components: map[string]string{}, failed: make(chan error, 8)}
 	defer func() {
@@ -89,7 +90,7 @@ func Start(ctx context.Context, c Config) (cp *ControlPlane, err error) {
 	if err := cp.startControllers(ctx, c); err != nil {
 		return nil, err
 	}
-	c.Progress("kube-controller-manager and kube-scheduler are up")
+	c.Progress("controllers and kube-scheduler are up")
 	return cp, nil
 }
 
@@ -157,24 +158,23 @@ func (cp *ControlPlane) startControllers(ctx context.Context, c Config) error {
 	if c.JobBatchPeriod > 0 {
 		job.SyncJobBatchPeriod = c.JobBatchPeriod // before any controller runs; a process runs one control plane
 	}
-	err = cp.startServed("kube-controller-manager", func(l net.Listener) (func(context.Context) error, error) {
-		return prepareControllerManager(ctx, cp.Files, managerConfig, l)
-	})
+	config, err := clientcmd.BuildConfigFromFlags("", managerConfig)
 	if err != nil {
 		return err
 	}
+	config.QPS, config.Burst, config.ContentType = clientQPS, clientBurst, "application/vnd.kubernetes.protobuf"
+	cp.run("controllers", func(ctx context.Context) error {
+		return controllers.Run(ctx, controllers.Config{
+			API: config, CACert: cp.Files.CA.Cert, CAKey: cp.Files.CA.Key, ServiceAccountKey: cp.Files.ServiceAccountKey, NodeGrace: nodeGrace,
+		})
+	})
 	err = cp.startServed("kube-scheduler", func(l net.Listener) (func(context.Context) error, error) {
 		return prepareScheduler(ctx, cp.Files, schedulerConfig, schedulerFile, l)
 	})
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
-		if err := cp.await(ctx, name, cp.Components[name]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cp.await(ctx, "kube-scheduler", cp.Components["kube-scheduler"])
 }
 
 // startServed starts a component that serves on a loopback port of its own.
@@ -233,15 +233,11 @@ func (cp *ControlPlane) await(ctx context.Context, name, address string) error {
 	if err != nil {
 		return err
 	}
-	path := "/readyz"
-	if name == "kube-controller-manager" {
-		path = "/healthz"
-	}
 	var last error
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if _, last = client.Discovery().RESTClient().Get().AbsPath(path).DoRaw(ctx); last == nil {
+		if _, last = client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); last == nil {
 			return nil
 		}
 		select {
@@ -264,7 +260,7 @@ func (cp *ControlPlane) SimulatorConfig() *rest.Config {
 // Failed reports a component that ended without being asked to.
 func (cp *ControlPlane) Failed() <-chan error { return cp.failed }
 
-// Stop ends everything, last started first, except that the controller manager
+// Stop ends everything, last started first, except that the controllers
 // and the scheduler go together.
 func (cp *ControlPlane) Stop() {
 	var controllers sync.WaitGroup

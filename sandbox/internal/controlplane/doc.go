@@ -1,5 +1,5 @@
-// Package controlplane runs etcd, kube-apiserver, kube-controller-manager and
-// kube-scheduler inside this process.
+// Package controlplane runs etcd, kube-apiserver, kube-scheduler and Kubernetes'
+// controllers (package controllers) inside this process.
 //
 // The components' own commands are not used: each of them installs a signal
 // handler that may be installed once per process. Instead their options are
