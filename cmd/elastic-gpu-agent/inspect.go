@@ -1,5 +1,3 @@
-//go:build cgo
-
 package main
 
 import (
@@ -11,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
@@ -25,7 +22,6 @@ import (
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/agent"
 	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
-	"github.com/elastic-ai/elastic/internal/agent/backend/mig"
 	"github.com/elastic-ai/elastic/internal/agent/discovery"
 	"github.com/elastic-ai/elastic/internal/agent/dra"
 	"github.com/elastic-ai/elastic/internal/agent/exporter"
@@ -38,7 +34,7 @@ func thisNode() (*discovery.NVML, *corev1.Node, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	source, err := discovery.NewNVML(name, nvml.New())
+	source, err := discovery.OpenNVML(name)
 	return source, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, err
 }
 
@@ -65,8 +61,7 @@ func inspectCommand() *cobra.Command {
 				for _, card := range cards {
 					offered = append(offered, dra.Card{Card: card})
 				}
-				instances := &mig.Backend{Lib: source.Lib(), Dir: filepath.Join(state, "mig")}
-				return show(cmd, output, dra.Devices(offered, instances.Partitions))
+				return show(cmd, output, dra.Devices(offered, agent.Divisions(source, filepath.Join(state, "mig"))))
 			}
 			list := &egpu.GPUList{TypeMeta: metav1.TypeMeta{APIVersion: egpu.GroupVersion.String(), Kind: "GPUList"}}
 			for _, card := range cards {

@@ -1,5 +1,3 @@
-//go:build cgo
-
 // Command elastic-gpu-agent finds a node's cards, keeps their GPU objects up to date,
 // and gives containers their share.
 package main
@@ -9,7 +7,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -168,7 +165,7 @@ func newSource(env program.Env, node string, simulate bool) discovery.Source {
 	if simulate {
 		return discovery.Simulated{Node: node}
 	}
-	source, err := discovery.NewNVML(node, nvml.New())
+	source, err := discovery.OpenNVML(node)
 	if err != nil {
 		env.Log.Info("this node has no cards to serve", "node", node, "why", err.Error())
 		return nil

@@ -31,10 +31,8 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
 	"github.com/elastic-ai/elastic/internal/agent/backend/mig"
 	"github.com/elastic-ai/elastic/internal/agent/backend/mps"
-	"github.com/elastic-ai/elastic/internal/agent/backend/qgpu"
 	"github.com/elastic-ai/elastic/internal/agent/backend/remote"
 	"github.com/elastic-ai/elastic/internal/agent/backend/simulated"
-	"github.com/elastic-ai/elastic/internal/agent/backend/whole"
 	"github.com/elastic-ai/elastic/internal/agent/discovery"
 	"github.com/elastic-ai/elastic/internal/agent/dra"
 	"github.com/elastic-ai/elastic/internal/agent/exporter"
@@ -56,7 +54,7 @@ type Node struct {
 	Log    logr.Logger
 
 	shares    *gpushare.Backend
-	instances *mig.Backend // nil where cards are not real
+	divisions func(uuid string) ([]mig.Partition, bool) // what cards can be divided into; nil where they are not real
 	daemons   []*mps.Daemons
 	remote    *remoteCards // nil where cards of other nodes are not used
 	slots     *slots.Slots
@@ -105,9 +103,7 @@ func (n *Node) defective(ctx context.Context, key types.NamespacedName, defect e
 // ClaimPlugin serves ResourceClaims, from the same slots.
 func (n *Node) ClaimPlugin(kube kubernetes.Interface) *dra.Plugin {
 	p := &dra.Plugin{Node: n.Name, KubeletDir: n.Config.KubeletDir, Kube: kube, API: n.API, Slots: n.slots, Log: n.Log.WithName("dra")}
-	if n.instances != nil {
-		p.Partitions = n.instances.Partitions
-	}
+	p.Partitions = n.divisions
 	return p
 }
 
@@ -116,29 +112,24 @@ func (n *Node) AllocationPaths(claims *dra.Plugin, cards string) *AllocationPath
 	return &AllocationPaths{Cards: cards, Held: n.slots.AllocationPaths, Changes: n.changes, Offer: claims.Offer}
 }
 
-// Backends of the node, the one for shares first. A new one is a line here.
+// state is a folder of the agent's own.
+func (n *Node) state(name string) string { return filepath.Join(n.Config.StateDir, name) }
+
+// Backends of the node, the one for shares first.
 func (n *Node) Backends() ([]backend.Backend, error) {
-	state := func(name string) string { return filepath.Join(n.Config.StateDir, name) }
+	state := n.state
 	library, err := installLibrary(n.Config.Library, filepath.Join(state("lib"), gpushare.Version))
 	if err != nil {
 		return nil, fmt.Errorf("installing the library that holds shares: %w", err)
 	}
 	driver := &backend.NodeDriver{CDIDirs: n.Config.DriverDirs, Kind: "nvidia.com/gpu"}
 	n.shares = &gpushare.Backend{Driver: driver, Dir: state("gpushare"), Library: library}
-	const control = "nvidia-cuda-mps-control"
 	var list []backend.Backend
 	switch source := n.Source.(type) {
 	case discovery.Simulated:
 		list = []backend.Backend{&simulated.Backend{As: "simulated", Dir: state("simulated")}, &simulated.Backend{As: "whole", Dir: state("whole")}}
 	case *discovery.NVML:
-		space, alone := &mps.Daemons{Dir: state("space"), Control: control}, &mps.Daemons{Dir: state("mps"), Control: control}
-		n.shares.Space, n.daemons = space, []*mps.Daemons{space, alone}
-		n.instances = &mig.Backend{Driver: driver, Lib: source.Lib(), Dir: state("mig")}
-		list = []backend.Backend{
-			n.shares, &whole.Backend{Driver: driver}, n.instances,
-			&mps.Backend{Driver: driver, Daemons: alone},
-			&qgpu.Backend{Dir: state("qgpu"), Allowed: n.Config.QGPUDevices, Root: n.Config.DeviceRoot},
-		}
+		list = n.ofRealCards(source, driver)
 	}
 	if n.Config.Remote.BindAddress != "" {
 		clients, err := n.remoteClients()

@@ -56,6 +56,12 @@ type Load struct{ Core, Memory, Power int }
 // Unknown is the core load of a divided card whose driver says nothing about its instances.
 const Unknown = -1
 
+// Process has something on a card, by the driver's word.
+type Process struct {
+	PID      int
+	MemoryMB int64
+}
+
 // Source knows which cards a node has.
 type Source interface {
 	// Cards of the node, by index. An error means nothing is known, not that

@@ -1,3 +1,5 @@
+//go:build cgo
+
 package discovery
 
 import (
@@ -24,6 +26,9 @@ type NVML struct {
 	health health
 	meter  meter
 }
+
+// OpenNVML is for the node that this runs on.
+func OpenNVML(node string) (*NVML, error) { return NewNVML(node, nvml.New()) }
 
 // NewNVML loads the driver's library. The error says that there is none.
 func NewNVML(node string, lib nvml.Interface) (*NVML, error) {

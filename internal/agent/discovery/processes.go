@@ -1,3 +1,5 @@
+//go:build cgo
+
 package discovery
 
 import (
@@ -9,12 +11,6 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
-
-// Process has something on a card, by the driver's word.
-type Process struct {
-	PID      int
-	MemoryMB int64
-}
 
 // Processes on a card, of whichever kind, by pid.
 func (n *NVML) Processes(_ context.Context, uuid string) ([]Process, error) {
@@ -48,6 +44,3 @@ func (n *NVML) Processes(_ context.Context, uuid string) ([]Process, error) {
 	}
 	return all, nil
 }
-
-// Processes are none: nothing runs on a card that is a label.
-func (Simulated) Processes(context.Context, string) ([]Process, error) { return nil, nil }

@@ -74,3 +74,6 @@ func number(node *corev1.Node, label string) (int, error) {
 	}
 	return n, nil
 }
+
+// Processes are none: nothing runs on a card that is a label.
+func (Simulated) Processes(context.Context, string) ([]Process, error) { return nil, nil }

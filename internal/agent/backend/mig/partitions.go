@@ -1,3 +1,5 @@
+//go:build cgo
+
 package mig
 
 import (
@@ -5,14 +7,6 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
-
-// Partition is an instance that a card could be divided into: a profile at one of its places.
-type Partition struct {
-	Profile string
-	// Start and Size are its slices of the card's memory, Slices those of its compute.
-	Start, Size, Slices uint32
-	MemoryMB            int64
-}
 
 // Partitions that a card can be divided into, the smallest first; none of one that cannot, or that does not
 // say because MIG is off. always says that MIG was switched on for good: the card has nothing but partitions.
