@@ -8,12 +8,16 @@ SHELL := /bin/bash
 
 PROGRAMS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
 KUBERNETES := v1.37.1
+comma := ,
+space := $(subst ,, )
 # go-nvml's bindings name functions that NVIDIA has since deprecated.
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
-# Left out, since they keep the linker from leaving out what nobody calls: gRPC's pages of traces in Elastic's programs, and
-# kustomize's plugins written in Go in the sandbox's kubectl, for which all symbols would be kept by name.
-TAGS = grpcnotrace
-SANDBOX_TAGS = kustomize_disable_go_plugin_support
+# Left out, since they keep the linker from leaving out what nobody calls: gRPC's pages of traces, and kustomize's plugins
+# written in Go in the sandbox's kubectl, for which all symbols would be kept by name.
+TAGS = grpcnotrace,kustomize_disable_go_plugin_support
+# The same for programs and tests, so that no package is compiled twice. With Go's own look-up of hosts and users a program
+# takes no C, and its packages are the same whether or not one in it does.
+HOST_TAGS := $(TAGS)$(if $(filter Linux,$(shell uname -s)),$(comma)netgo$(comma)osusergo)
 # Programs for this machine are compiled without debug data, and without inlining apart from the engines and what is called
 # most: a third of the first build's time (docs/benchmarks.md). Lines of client-go for which hundreds of packages take longer
 # are edited before the compiler reads them (tools/compiler.sh). What is released or measured is compiled as Go does.
@@ -27,7 +31,7 @@ ifndef GIVEN_GOFLAGS
 export GIVEN_GOFLAGS := $(shell go env GOFLAGS) # again in each make that a make starts
 endif
 ifeq ($(filter $(AS_GO_DOES),$(MAKECMDGOALS)),)
-export GOFLAGS := $(strip $(GIVEN_GOFLAGS) '-gcflags=all=-dwarf=false -l' $(INLINED:%=-gcflags=%=-dwarf=false) $(EDITED))
+export GOFLAGS := $(strip $(GIVEN_GOFLAGS) -tags=$(HOST_TAGS) '-gcflags=all=-dwarf=false -l' $(INLINED:%=-gcflags=%=-dwarf=false) $(EDITED))
 else
 ifneq ($(findstring tools/compiler.sh,$(GIVEN_GOFLAGS)),)
 $(error GOFLAGS has what "make print-goflags" prints, and $(MAKECMDGOALS) is compiled as Go does: unset GOFLAGS first)
@@ -56,9 +60,16 @@ down: ## End the local cluster
 .PHONY: build
 # make test builds once, and says so to the parts that need it.
 ifndef BUILT
-build: build-first build-rest build-scheduler build-native
+build: with-nvml build-first build-rest build-scheduler build-native
 endif
 build: ## Build the programs into bin/
+
+# The agent loads the driver's library, which takes cgo and a C compiler. "make up" has simulated cards, and none of this machine's;
+# once they were asked for, it has those, too.
+NVML := bin/.nvml
+.PHONY: with-nvml
+with-nvml:
+	@mkdir -p bin && touch $(NVML)
 
 # What "elastic up" starts. The rest is built when it is asked for: elastic-scheduler for --gpu-scheduler=plugin, the GPU
 # library and a node's programs for --real-node, elastic-web in a cluster.
@@ -75,23 +86,23 @@ $(PROGRESS): $(wildcard tools/progress/*)
 # The module after this one is downloaded while this one compiles.
 .PHONY: build-programs
 build-programs: $(PROGRESS)
-	@$(PROGRESS) -say "Elastic's programs" -tags $(TAGS) -ldflags "-s -w" -o bin/ -next sandbox=./cmd/elastic-sandbox $(patsubst %,./cmd/%,$(filter-out $(LATER),$(PROGRAMS)))
+	@CGO_ENABLED=$$([ -e $(NVML) ] && echo 1 || echo 0) $(PROGRESS) -say "Elastic's programs" -ldflags "-s -w" -o bin/ -next sandbox=./cmd/elastic-sandbox $(patsubst %,./cmd/%,$(filter-out $(LATER),$(PROGRAMS)))
 	@for name in arena kubectl-elastic kubectl_complete-elastic; do ln -sf elastic bin/$$name; done
 
 .PHONY: build-rest
 build-rest: $(PROGRESS)
-	@$(PROGRESS) -say "the page's server" -tags $(TAGS) -ldflags "-s -w" -o bin/ $(LATER:%=./cmd/%)
+	@$(PROGRESS) -say "the page's server" -ldflags "-s -w" -o bin/ $(LATER:%=./cmd/%)
 
 .PHONY: build-sandbox
 build-sandbox: $(PROGRESS)
-	@$(PROGRESS) -say "the sandbox (Kubernetes $(KUBERNETES))" -dir sandbox -tags $(SANDBOX_TAGS) -ldflags "-s -w" -o $(CURDIR)/bin/ ./cmd/elastic-sandbox
+	@CGO_ENABLED=0 $(PROGRESS) -say "the sandbox (Kubernetes $(KUBERNETES))" -dir sandbox -ldflags "-s -w" -o $(CURDIR)/bin/ ./cmd/elastic-sandbox
 
 .PHONY: build-scheduler
 build-scheduler: $(PROGRESS)
 	@$(PROGRESS) -say "the scheduler with the plugin" -dir scheduler -ldflags "$$(cat sandbox/ldflags)" -o $(CURDIR)/bin/ ./cmd/elastic-scheduler
 
 .PHONY: build-node
-build-node: $(PROGRESS) ## Build what "elastic up --real-node" runs: kubelet, containerd, runc
+build-node: with-nvml build-programs ## Build what "elastic up --real-node" runs: kubelet, containerd, runc
 	@PROGRESS=$(CURDIR)/$(PROGRESS) sandbox/node/build.sh bin/node
 
 .PHONY: print-goflags
@@ -106,13 +117,11 @@ build-web: ## Build the page into internal/web/dist, where it is committed; take
 # checked alone; the GPU library is for Linux nodes.
 OTHERS = darwin/arm64 darwin/amd64 linux/arm64
 OTHER_PROGRAMS = .=./cmd/elastic,./cmd/elastic-queue,./cmd/elastic-gpu-scheduler,./cmd/elastic-web sandbox=./cmd/elastic-sandbox
-comma := ,
-space := $(subst ,, )
 
 .PHONY: build-others
 build-others: $(PROGRESS) ## Compile and link for the platforms OTHERS, into bin/others; minutes for each the first time
 	@for platform in $(OTHERS); do for module in $(OTHER_PROGRAMS); do \
-		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(PROGRESS) -say "$${module##*/} for $$platform" -dir $${module%%=*} -tags $(TAGS),$(SANDBOX_TAGS) -ldflags "-s -w $(NUMBERED)" \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(PROGRESS) -say "$${module##*/} for $$platform" -dir $${module%%=*} -tags $(TAGS) -ldflags "-s -w $(NUMBERED)" \
 			-o $(CURDIR)/bin/others/$${platform/\//-}/ $$(tr , ' ' <<<"$${module#*=}"); \
 	done; done
 
@@ -171,7 +180,7 @@ release-programs: build-native $(PROGRESS)
 	@CGO_ENABLED=0 $(RELEASE) -say "Elastic's programs" -tags $(TAGS) -ldflags "-s -w $(NUMBERED)" $(addprefix ./cmd/,$(filter-out $(WITH_C),$(PROGRAMS)))
 	@CGO_ENABLED=1 $(RELEASE) -say "the agent" -tags $(TAGS) -ldflags "-s -w $(NUMBERED)" $(WITH_C:%=./cmd/%)
 	@CGO_ENABLED=0 $(RELEASE) -say "the scheduler with the plugin" -dir scheduler -ldflags "$$(cat sandbox/ldflags) $(NUMBERED)" ./cmd/elastic-scheduler
-	@[ -n "$(WITHOUT_SANDBOX)" ] || CGO_ENABLED=0 $(RELEASE) -say "the sandbox" -dir sandbox -tags $(SANDBOX_TAGS) -ldflags "-s -w" ./cmd/elastic-sandbox
+	@[ -n "$(WITHOUT_SANDBOX)" ] || CGO_ENABLED=0 $(RELEASE) -say "the sandbox" -dir sandbox -tags $(TAGS) -ldflags "-s -w" ./cmd/elastic-sandbox
 
 .PHONY: generate
 generate: ## Write the generated files again (CRDs, deep copies)
@@ -245,7 +254,7 @@ fuzz: ## Run every Go fuzzer for FUZZTIME; what one finds is written to its test
 
 .PHONY: test-sandbox
 test-sandbox: ## Run the sandbox's own tests, and those of the scheduler with the plugin
-	cd sandbox && GOFLAGS="$$(go env GOFLAGS) -tags=$(SANDBOX_TAGS)" go test ./... # which build the sandbox, too
+	cd sandbox && go test ./... # which build the sandbox, too
 	cd scheduler && go test ./...
 
 .PHONY: test-native
@@ -362,7 +371,7 @@ build-operators: $(PROGRESS)
 .PHONY: lint
 lint: ## Check style, import rules and complexity
 	$(TOOL) golangci-lint run ./...
-	cd sandbox && go vet -tags $(SANDBOX_TAGS) ./...
+	cd sandbox && go vet ./...
 	cd scheduler && go vet ./...
 
 .PHONY: verify

@@ -30,7 +30,7 @@ func TestInstall(t *testing.T) {
 	pack(t, proxy, root, "sandbox", version, files)
 
 	install(t, proxy, bin, module+"/cmd/...@"+version)
-	install(t, proxy, bin, module+"/sandbox/cmd/elastic-sandbox@"+version, "-tags=kustomize_disable_go_plugin_support")
+	install(t, proxy, bin, module+"/sandbox/cmd/elastic-sandbox@"+version)
 	for program, want := range map[string]string{
 		"elastic --version":            "elastic version " + version + "\n",
 		"elastic-queue --version":      "elastic-queue version " + version + "\n",
@@ -47,9 +47,9 @@ func TestInstall(t *testing.T) {
 }
 
 // install as a user does, with what make has compiled.
-func install(t *testing.T, proxy, bin, what string, flags ...string) {
+func install(t *testing.T, proxy, bin, what string) {
 	t.Helper()
-	cmd := exec.Command("go", append(append([]string{"install"}, flags...), what)...)
+	cmd := exec.Command("go", "install", what)
 	cmd.Dir = bin
 	cmd.Env = append(os.Environ(), "GOBIN="+bin, "GOPROXY=file://"+filepath.ToSlash(proxy), "GOSUMDB=off", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
