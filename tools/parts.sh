@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # parts.sh PART... runs targets of the Makefile one after the other, prints what each took, ends what one of them left
-# running, and names what one left mounted or lying about. It stops at the first that fails, and at a Ctrl-C.
+# running, takes away what one left mounted, and names folders that one left lying about. It stops at the first that fails, and at a Ctrl-C.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 # What a part starts has this in its environment, however it was started.
@@ -49,11 +49,20 @@ gone() {
   return 1
 }
 
-# clean gives processes a while to end by themselves, as they do when what started them is gone, then ends and names them.
-# Things it only names: whose they are is not sure enough to remove them. A folder alone is no failure: a test that fails keeps
-# its logs, and so may another's.
+# remove takes a thing away that nobody uses. Folders stay: a test that fails keeps its logs, and whose one is is not sure.
+remove() {
+  local name=${1##* }
+  case $1 in
+  "mount "*) umount -l "$name" ;;
+  "network link "*) ip link delete "$name" ;;
+  "cgroup "*) find "$name" -depth -type d -exec rmdir {} + ;;
+  esac
+}
+
+# clean gives processes a while to end by themselves, as they do when what started them is gone, then ends and names them, and
+# what else is left. A folder alone is no failure.
 clean() {
-  local pid code=0 things
+  local pid code=0 things thing
   if ! gone left "${GRACE_TICKS:-150}"; then
     code=1
     for pid in $(left); do
@@ -62,9 +71,11 @@ clean() {
     done
   fi
   if ! gone remain "${GRACE_TICKS:-25}"; then
-    things=$(remain | sed "s/^/$1 left /")
-    [ -z "$things" ] || echo "$things" >&2
-    ! grep -qE ' left (mount|network link|cgroup) ' <<<"$things" || code=1
+    things=$(remain)
+    [ -z "$things" ] || sed "s/^/$1 left /" <<<"$things" >&2
+    ! grep -qE '^(mount|network link|cgroup) ' <<<"$things" || code=1
+    # The innermost mounts first.
+    sort -r <<<"$things" | while read -r thing; do remove "$thing" || echo "it is still there: $thing" >&2; done
   fi
   return $code
 }

@@ -62,6 +62,7 @@ kill $!
 if [ "$(id -u)" = 0 ] && mount -t tmpfs elastic-parts mounted 2>/dev/null; then
   umount mounted
   says 1 'mount left mount .*/mounted$' mount
+  ! mountpoint -q mounted || { echo "it leaves mounted what a part left so"; exit 1; }
 else
   echo "parts.sh: no mounts here"
 fi

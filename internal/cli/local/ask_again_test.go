@@ -19,6 +19,7 @@ import (
 // A store that answers too late ends no start; a request that is wrong is not sent again.
 func TestApplyAsksAgainWhatTheStoreWasTooLateFor(t *testing.T) {
 	const late, wrong = "etcdserver: request timed out", "failed calling webhook"
+	const slow = wrong + ` x: failed to call webhook: Post https://127.0.0.1:1/mutate?timeout=10s: context deadline exceeded`
 	for name, c := range map[string]struct {
 		status int
 		says   string // before the object is taken
@@ -26,6 +27,7 @@ func TestApplyAsksAgainWhatTheStoreWasTooLateFor(t *testing.T) {
 		err    string
 	}{
 		"late":    {status: http.StatusInternalServerError, says: late, asked: 2, err: "<nil>"},
+		"slow":    {status: http.StatusInternalServerError, says: slow, asked: 2, err: "<nil>"},
 		"broken":  {status: http.StatusInternalServerError, says: wrong, asked: 1, err: "applying ConfigMap c: " + wrong},
 		"refused": {status: http.StatusUnprocessableEntity, says: late, asked: 1, err: "applying ConfigMap c: " + late},
 	} {

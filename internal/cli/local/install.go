@@ -120,7 +120,7 @@ func waitEstablished(ctx context.Context, c client.Client, objects []*unstructur
 			current := &unstructured.Unstructured{}
 			current.SetGroupVersionKind(object.GroupVersionKind())
 			if err := c.Get(ctx, client.ObjectKeyFromObject(object), current); err != nil {
-				return false, err
+				return false, unlessLate(err)
 			}
 			conditions, _, _ := unstructured.NestedSlice(current.Object, "status", "conditions")
 			for _, condition := range conditions {

@@ -48,7 +48,7 @@ func showSample(ctx context.Context, c client.Client, name string, say func(stri
 	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		now, done, err := sampleState(ctx, c, key)
 		if err != nil {
-			return false, err
+			return false, unlessLate(err)
 		}
 		if now != last {
 			say("  %s", now)

@@ -8,12 +8,13 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -112,6 +113,9 @@ func (r *running) start(ctx context.Context, ready func(State)) (err error) {
 	}
 	if err := c.saveState(r.state); err != nil {
 		return err
+	}
+	if r.options.RealNode && runtime.GOOS != "linux" {
+		return errors.New("a real node takes Linux and root: containers, mounts and cgroups are made on this machine")
 	}
 	began := time.Now()
 	list, err := programs(c.path("programs"), r.options)
@@ -356,8 +360,8 @@ func connect(kubeconfig string) (*rest.Config, client.Client, error) {
 	}
 	config.QPS, config.Burst = -1, 0 // a person's command, on loopback
 	AskAgain(config)
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme} {
+	scheme := apiruntime.NewScheme()
+	for _, add := range []func(*apiruntime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, nil, err
 		}

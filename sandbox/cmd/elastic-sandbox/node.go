@@ -60,7 +60,7 @@ it but its folder. Stdout carries the same events as "run".`,
 	flags.BoolVar(&options.HostImage, "host-image", false, "offer this machine's own root as the image "+realnode.HostImage)
 	flags.StringVar(&options.Labels, "labels", "", "labels it registers with, NAME=VALUE,...")
 	flags.BoolVar(&untilStdinCloses, "until-stdin-closes", false, "stop when stdin ends, and so with the program that started this one")
-	flags.DurationVar(&options.StartTimeout, "start-timeout", 2*time.Minute, "give up when not ready after this time")
+	flags.DurationVar(&options.StartTimeout, "start-timeout", 5*time.Minute, "give up when not ready after this time")
 	_, _ = cmd.MarkFlagRequired("dir"), cmd.MarkFlagRequired("sandbox-dir") // the flags exist
 	return cmd
 }
