@@ -61,7 +61,8 @@ changes of one variant.
   policy.placement=binpack                which node a pod gets
   policy/NAME.backfill=on                 a queue's setting, for those that a QueuePolicy is
                                           about; a budget or reservation at its targets
-  +4x8:H100-80G, -2x8:H100-80G            more nodes, fewer; @QUEUE for one queue's own
+  +4x8:H100-80G, -2x8:H100-80G            more nodes, like those of the model, or fewer; whose
+                                          they are says @QUEUE, @FLAVOR or @LABEL=VALUE
   faults.every=6h, faults.down=2h, faults.spot=8h/10m@NODES, faults.stockOut=24h-48h@NODES
                                           as the flags, in this variant; off
 

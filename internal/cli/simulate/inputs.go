@@ -182,8 +182,7 @@ func (in *inputs) fromObjects(ctx context.Context) (*world.Cluster, error) {
 	if err != nil || in.nodes == "" {
 		return c, err
 	}
-	c.Nodes, c.Running, c.Pods = nil, nil, nil // what runs now does not run on these, and what waits can
-	return c, c.AddNodes(in.nodes)
+	return c, c.ReplaceNodes(in.nodes)
 }
 
 // options of elastic-queue, by the file that was given or what the cluster has.

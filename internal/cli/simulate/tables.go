@@ -38,10 +38,8 @@ func printVariants(w output.Writer, variants []world.Variant, wide bool) {
 		if text := leftOut(variants[0].Jobs, variants[0].Skipped); text != "" {
 			fmt.Fprintf(w, "\n%s\n", text)
 		}
-		for _, note := range variants[0].Notes {
-			fmt.Fprintf(w, "\n%s\n", note)
-		}
 	}
+	printNotes(w, variants)
 	for _, v := range variants {
 		if len(v.ByQueue) > 1 || wide {
 			fmt.Fprintf(w, "\n%s, by queue:\n", v.Name)
@@ -51,6 +49,20 @@ func printVariants(w output.Writer, variants []world.Variant, wide bool) {
 		if wide {
 			fmt.Fprintf(w, "\n%s, by size:\n", v.Name)
 			printSizes(w, v.BySize)
+		}
+	}
+}
+
+// printNotes prints what is odd about all variants, and then what is about some.
+func printNotes(w output.Writer, variants []world.Variant) {
+	for i, v := range variants {
+		for _, note := range v.Notes {
+			switch common := !slices.ContainsFunc(variants, func(o world.Variant) bool { return !slices.Contains(o.Notes, note) }); {
+			case !common:
+				fmt.Fprintf(w, "\n%s: %s\n", v.Name, note)
+			case i == 0:
+				fmt.Fprintf(w, "\n%s\n", note)
+			}
 		}
 	}
 }

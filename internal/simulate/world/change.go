@@ -19,8 +19,8 @@ import (
 //	policy.SETTING=VALUE                     settings of all queues together
 //	policy/NAME.SETTING=VALUE                settings of the queues that a QueuePolicy is about
 //	faults.SETTING=VALUE                     nodes that are lost, taken back or sold out, in this variant
-//	+4x8:MODEL[@QUEUE]                       more nodes; where each queue has its own, QUEUE's
-//	-4x8:MODEL[@QUEUE]                       fewer
+//	+4x8:MODEL[@WHERE]                       more nodes: a queue's or a flavor's, or with a label, KEY=VALUE
+//	-4x8:MODEL[@WHERE]                       fewer
 func (c *Cluster) Set(changes string) (*Cluster, error) {
 	out := c.clone()
 	for word := range strings.SplitSeq(changes, ",") {
@@ -101,28 +101,6 @@ func namesOf(settings map[string]setter, kind string) []string {
 		slices.Sort(names)
 	}
 	return names
-}
-
-// more nodes.
-func (c *Cluster) more(shape string) error {
-	shape, queue, _ := strings.Cut(shape, "@")
-	before := len(c.Nodes)
-	if err := c.AddNodes(shape); err != nil {
-		return err
-	}
-	for i := before; i < len(c.Nodes); i++ {
-		c.Nodes[i].New = true
-	}
-	if queue == "" {
-		return nil
-	}
-	if !c.Has(queue) {
-		return fmt.Errorf("+%s@%s: there is no queue %s", shape, queue, queue)
-	}
-	for i := before; i < len(c.Nodes); i++ {
-		c.Nodes[i].Labels = map[string]string{partitionLabel: queue}
-	}
-	return nil
 }
 
 // A setter changes a setting of the objects of a name, and reports whether there are any.

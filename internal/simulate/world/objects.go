@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -131,7 +132,7 @@ func takesPods(o *corev1.Node) bool {
 func nodeOf(o *corev1.Node) Node {
 	cards := o.Status.Allocatable[egpu.ResourceWhole]
 	return Node{
-		Name: o.Name, Cards: int(cards.Value()), Model: o.Labels[egpu.ModelLabel], Labels: o.Labels,
+		Name: o.Name, Cards: int(cards.Value()), Model: cmp.Or(o.Labels[egpu.ModelLabel], o.Labels[productLabel]), Labels: o.Labels,
 		CPU: o.Status.Allocatable.Cpu().MilliValue(), Memory: o.Status.Allocatable.Memory().Value(), Taints: o.Spec.Taints,
 	}
 }

@@ -14,7 +14,7 @@ type Report struct {
 	Never int `json:"neverStarted"`
 	// Skipped is how many lines of the trace are left out, by why.
 	Skipped map[string]int `json:"linesLeftOut,omitempty"`
-	// Notes are what is odd about the trace.
+	// Notes are what is odd about the trace or the cluster.
 	Notes []string `json:"notes,omitempty"`
 	// Found ran at the start, and FoundWaiting waited; they are not among the jobs.
 	Found        int   `json:"foundRunning,omitempty"`
@@ -136,7 +136,7 @@ func (w *World) delayOf(i int) int64 {
 
 func (w *World) report() *Report {
 	f := &w.figures
-	r := &Report{Jobs: len(w.jobs) - w.found, Ended: w.ended - w.over, Skipped: w.trace.Skipped, Notes: w.trace.Notes(), Found: w.found - w.foundWaiting, FoundWaiting: w.foundWaiting, Faults: f.faults, SpotTaken: f.taken, LostHours: hours(f.redone), CardHours: hours(f.busy), Samples: f.samples}
+	r := &Report{Jobs: len(w.jobs) - w.found, Ended: w.ended - w.over, Skipped: w.trace.Skipped, Notes: w.notes(), Found: w.found - w.foundWaiting, FoundWaiting: w.foundWaiting, Faults: f.faults, SpotTaken: f.taken, LostHours: hours(f.redone), CardHours: hours(f.busy), Samples: f.samples}
 	if len(w.jobs) > 0 {
 		r.Makespan = w.now - w.trace.Jobs[0].Submit
 	}
