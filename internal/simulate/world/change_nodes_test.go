@@ -23,6 +23,7 @@ func TestMoreNodesForAll(t *testing.T) {
 		"-1x8:H100":                     "8, a -1--1, b -1--1",
 		"queue/main.quota=20,+2x8":      "20, a 0-100, b 100-200",
 		"+2x8,queue/main.quota=16":      "16, a 0-100, b 100-200",
+		"+1x16:B200":                    "32, a 0-100, b 0-100",
 		"+2x8:H100,-1x8:H100,+1x8":      "32, a 0-100, b 0-100",
 		"+2x8:H100,queue/main.quota=31": "31, a 0-100, b 100-200",
 	} {

@@ -181,15 +181,6 @@ func (c *Cluster) TotalCards() int64 {
 	return sum
 }
 
-// mostCardsOnNode is how many cards a pod may have.
-func (c *Cluster) mostCardsOnNode() int {
-	most := 0
-	for i := range c.Nodes {
-		most = max(most, c.Nodes[i].Cards)
-	}
-	return most
-}
-
 // Has says whether the cluster has a queue of that name.
 func (c *Cluster) Has(queue string) bool {
 	return slices.ContainsFunc(c.Queues, func(q admission.Queue) bool { return q.Name == queue })

@@ -538,7 +538,7 @@ func (w *World) requeue(i int, m Moment) {
 	w.stop(i)
 	r := w.settings.Restart
 	cost := r.OneNode
-	if int(w.trace.Jobs[i].Cards) > w.requests.perNode {
+	if j := &w.trace.Jobs[i]; int(j.Cards) > w.requests.sizes[j.Queue].cards {
 		cost = r.ManyNodes
 	}
 	if r.Checkpoint > 0 {
