@@ -132,6 +132,7 @@ type World struct {
 	spot       *rand.Rand   // of spot nodes
 	leaving    map[int]bool // jobs that a plan evicts, while its others start
 	moves      moves
+	still      standstill
 	err        error
 }
 
@@ -170,12 +171,12 @@ func New(t *Trace, c *Cluster, s Settings) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.placer = p
-	options := c.Options
-	options.Placer = p
-	options.Service = []admission.CardsPerUnit{{Resource: c.Cards, Cards: 1}}
-	w.engine = admission.New(options)
-	w.describe()
+	w.placer, w.engine = p, c.newEngine(p)
+	for i := range c.Nodes {
+		s := &nodeState{node: &c.Nodes[i], at: i}
+		w.nodes[s.node.Name] = s
+		w.order = append(w.order, s)
+	}
 	w.figures.begin(w)
 	w.learned = c.newLearned()
 	w.policies = w.newPolicies(quotas)
@@ -198,37 +199,38 @@ func (e *MissingQueuesError) Error() string {
 	return fmt.Sprintf("%s has jobs in queues that the cluster does not have: %s", e.Trace, join(e.Queues, 8))
 }
 
-// describe the cluster to the engines.
-func (w *World) describe() {
-	w.engine.Apply(admission.NamespaceChanged{Name: namespace})
-	for i := range w.cluster.Nodes {
-		n := &w.cluster.Nodes[i]
-		w.placer.Saw(n.object(true), false)
-		s := &nodeState{node: n, at: i}
-		w.nodes[n.Name] = s
-		w.order = append(w.order, s)
+// newEngine that decides, beside a placer; both are told of the cluster, in which nothing runs yet.
+func (c *Cluster) newEngine(p *placer.Placer) *admission.Engine {
+	options := c.Options
+	options.Placer = p
+	options.Service = []admission.CardsPerUnit{{Resource: c.Cards, Cards: 1}}
+	e := admission.New(options)
+	e.Apply(admission.NamespaceChanged{Name: namespace})
+	for i := range c.Nodes {
+		p.Saw(c.Nodes[i].object(true), false)
 	}
-	for _, t := range w.cluster.Topologies {
-		w.placer.Saw(t, false)
+	for _, t := range c.Topologies {
+		p.Saw(t, false)
 	}
-	for _, f := range w.cluster.Flavors {
-		w.engine.Apply(admission.FlavorChanged{Flavor: f})
+	for _, f := range c.Flavors {
+		e.Apply(admission.FlavorChanged{Flavor: f})
 	}
-	for _, c := range w.cluster.Cohorts {
-		w.engine.Apply(admission.CohortChanged{Cohort: c})
+	for _, co := range c.Cohorts {
+		e.Apply(admission.CohortChanged{Cohort: co})
 	}
-	for _, q := range w.cluster.Queues {
+	for _, q := range c.Queues {
 		q.NamespaceSelector = &admission.Term{}
-		w.engine.Apply(admission.QueueChanged{Queue: q})
-		w.engine.Apply(admission.LocalQueueChanged{LocalQueue: admission.LocalQueue{Key: admission.Key{Namespace: namespace, Name: q.Name}, Queue: q.Name}})
+		e.Apply(admission.QueueChanged{Queue: q})
+		e.Apply(admission.LocalQueueChanged{LocalQueue: admission.LocalQueue{Key: admission.Key{Namespace: namespace, Name: q.Name}, Queue: q.Name}})
 	}
-	for _, l := range w.cluster.LocalQueues {
-		w.engine.Apply(admission.NamespaceChanged{Name: l.Namespace})
-		w.engine.Apply(admission.LocalQueueChanged{LocalQueue: l})
+	for _, l := range c.LocalQueues {
+		e.Apply(admission.NamespaceChanged{Name: l.Namespace})
+		e.Apply(admission.LocalQueueChanged{LocalQueue: l})
 	}
-	for _, pod := range w.cluster.Pods {
-		w.placer.Saw(pod, false)
+	for _, pod := range c.Pods {
+		p.Saw(pod, false)
 	}
+	return e
 }
 
 // Run until every job has ended, or the end of the settings.
@@ -252,9 +254,7 @@ func (w *World) Run(ctx context.Context) (*Report, error) {
 	if w.err != nil {
 		return nil, w.err
 	}
-	if w.policies.idle() {
-		w.now = w.figures.at // nobody started since
-	}
+	w.endStill()
 	if w.settings.Until > w.now {
 		w.figures.pass(w, w.settings.Until)
 		w.now = w.settings.Until
@@ -263,16 +263,16 @@ func (w *World) Run(ctx context.Context) (*Report, error) {
 }
 
 // nextTime is when something happens next; never, once every job of the trace has ended or those that wait can never
-// start: nothing runs, nothing comes, no node is away, and no period of a budget or reservation ends that they wait for.
-// Faults and timers alone do not make a world go on.
+// start: nothing runs, nothing comes, no node that is away would help, and no period of a budget or reservation ends that they
+// wait for. Faults and timers alone do not make a world go on.
 func (w *World) nextTime() int64 {
 	runs, last := w.next-w.ended-w.figures.waiting, int64(never)
 	if w.next == len(w.jobs) {
 		if w.ended-w.over == len(w.jobs)-w.found {
 			return never
 		}
-		if runs == 0 && w.lost == 0 {
-			last = w.policies.helpsUntil(w)
+		if runs == 0 {
+			last = w.stillUntil()
 		}
 	}
 	at := w.timer
@@ -293,7 +293,7 @@ func (w *World) nextTime() int64 {
 
 // step to a second, and do all that happens in it.
 func (w *World) step(at int64) {
-	if !w.policies.idle() {
+	if !w.still.is {
 		w.figures.pass(w, at)
 	}
 	w.now = at
@@ -456,6 +456,7 @@ func (w *World) start(a *admission.Admit) {
 		w.err = fmt.Errorf("%s was admitted at %d s while it did not wait", w.trace.Jobs[i].ID, w.now)
 		return
 	}
+	w.goOn()
 	s.evictedFor = ""
 	w.nominate(s, false)
 	w.move(s, false)
