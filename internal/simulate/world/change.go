@@ -219,17 +219,3 @@ func setWeight(_ *Cluster, q *admission.Queue, text string) error {
 	q.FairWeight = &v
 	return nil
 }
-
-// setFairSharing sets how a tree of cohorts shares what can be borrowed.
-func setFairSharing(c *Cluster, name, value string) (bool, error) {
-	found := false
-	for i := range c.Cohorts {
-		if name == "*" || c.Cohorts[i].Name == name {
-			found = true
-			if err := choose(&c.Cohorts[i].Policy, value, capacityPolicies); err != nil {
-				return true, err
-			}
-		}
-	}
-	return found, nil
-}

@@ -93,6 +93,11 @@ func (c *Cluster) tree() policy.World {
 	for i := range c.Cohorts {
 		t.Cohorts[c.Cohorts[i].Name] = c.Cohorts[i].Parent
 	}
+	for i := range c.Cohorts {
+		if _, described := t.Cohorts[c.Cohorts[i].Parent]; !described {
+			t.Cohorts[c.Cohorts[i].Parent] = ""
+		}
+	}
 	for i := range c.LocalQueues {
 		l := &c.LocalQueues[i]
 		t.LocalQueues[namespaced(l.Key)] = l.Queue
