@@ -75,7 +75,7 @@ queue/* stands for every queue.`,
   elastic simulate --trace jobs.csv --shape queues.csv --borrow --set cohort/all.fairSharing=drf
 
   # Slurm's jobs of last month
-  sacct -a -P -S 2026-10-01 -o JobID,User,Partition,Submit,Start,End,AllocTRES,TimelimitRaw > jobs.txt
+  sacct -a -P -S 2026-10-01 -o JobID,User,Partition,Submit,Start,End,ElapsedRaw,State,AllocTRES,TimelimitRaw > jobs.txt
   elastic simulate --trace jobs.txt --nodes 32x8:A100-80G --map '*=main'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -102,9 +102,15 @@ func ReadShape(path, column string) ([]Share, error) {
 	defer func() { _ = f.Close() }()
 	var shares []Share
 	column = cmp.Or(column, "nodes")
+	known := map[string]bool{}
 	err = readTable(f, path, []string{"queue", column, "gpus_per_node"}, func(l *line) {
+		queue := l.name("queue")
+		if known[queue] {
+			l.fail("queue", "%s is there already", queue)
+		}
+		known[queue] = true
 		shares = append(shares, Share{
-			Queue: l.name("queue"), Nodes: int(l.number(column, true, 1_000_000)), Cards: int(l.number("gpus_per_node", true, 1024)),
+			Queue: queue, Nodes: int(l.number(column, true, 1_000_000)), Cards: int(l.number("gpus_per_node", true, 1024)),
 		})
 	})
 	if err == nil && len(shares) == 0 {

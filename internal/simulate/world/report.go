@@ -238,6 +238,8 @@ func hours(seconds int64) float64 { return float64(seconds) / 3600 }
 // sizeOf names a class of sizes, so that names sort as sizes do.
 func sizeOf(cards int32) string {
 	switch {
+	case cards == 0:
+		return "    no card"
 	case cards <= 1:
 		return "   1 card"
 	case cards <= 4:

@@ -260,7 +260,7 @@ func TestEventHeap(t *testing.T) {
 
 func FuzzReadTrace(f *testing.F) {
 	f.Add(header + "a,,q,0,100,4,1,2,\n")
-	f.Add("JobID|Submit|Start|End\n1|2026-01-01T00:00:00|1|2\n")
+	f.Add("JobID|JobName|Submit|Start|End|AllocTRES\n1+0|a|b|2026-01-01T00:00:00|1|2|gres/gpu=1\n")
 	f.Add("name,num_gpu,gpu_milli,creation_time,deletion_time\np,1,1000,1,2\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		tr, err := ReadTrace(strings.NewReader(text), "fuzz")
