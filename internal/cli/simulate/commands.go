@@ -118,7 +118,7 @@ func explainCommand() *cobra.Command {
   elastic simulate explain job-17 --at 36h --trace jobs.csv --shape queues.csv --set queue/a.quota=64`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if at <= 0 {
+			if at < time.Second {
 				return errors.New("give --at: the time from the start of the trace, as 36h or 90m")
 			}
 			in.until = at

@@ -178,9 +178,21 @@ func (in *inputs) fromObjects(ctx context.Context) (*world.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := world.FromObjects(objects, options, time.Now())
-	if err != nil || in.nodes == "" {
-		return c, err
+	now := time.Now()
+	if in.start != "" && !in.fromCluster {
+		if now, err = in.begins(nil); err != nil {
+			return nil, err
+		}
+	}
+	c, err := world.FromObjects(objects, options, now)
+	if err != nil {
+		return nil, err
+	}
+	if found := len(c.Running) + len(c.Waiting); found > 0 && in.start == "" && !in.fromCluster {
+		c.Note("what runs and waits in the manifests is as old as it is today; with --start it is as old as it was then")
+	}
+	if in.nodes == "" {
+		return c, nil
 	}
 	return c, c.ReplaceNodes(in.nodes)
 }
@@ -209,6 +221,19 @@ func (in *inputs) settings() (world.Settings, error) {
 	s := world.Settings{
 		Until:  int64(in.until / time.Second),
 		Faults: world.Faults{Every: int64(in.faultEvery / time.Second), Down: int64(in.faultDown / time.Second), Seed: in.seed},
+	}
+	for _, d := range []struct {
+		flag string
+		time time.Duration
+	}{
+		{"fault-every", in.faultEvery}, {"fault-down", in.faultDown}, {"checkpoint", in.checkpoint}, {"until", in.until}, {"running-for", in.runningFor}, {"waiting-for", in.waitingFor},
+	} {
+		if d.time < 0 || d.time > 0 && d.time < time.Second {
+			return s, fmt.Errorf("--%s %s: want a time of a second or more, or 0", d.flag, d.time)
+		}
+	}
+	if f := in.limitFactor; f != 0 && !(f >= 1) {
+		return s, fmt.Errorf("--assume-limits %g: want 1 or more: with less, jobs are ended before they are done", f)
 	}
 	if err := errors.Join(in.readSpot(&s.Faults), in.readStockOuts(&s.Faults)); err != nil {
 		return s, err

@@ -41,6 +41,9 @@ func printVariants(w output.Writer, variants []world.Variant, wide bool) {
 	}
 	printNotes(w, variants)
 	for _, v := range variants {
+		printNotStarted(w, &v)
+	}
+	for _, v := range variants {
 		if len(v.ByQueue) > 1 || wide {
 			fmt.Fprintf(w, "\n%s, by queue:\n", v.Name)
 			printQueues(w, v.ByQueue, wide)
@@ -52,6 +55,30 @@ func printVariants(w output.Writer, variants []world.Variant, wide bool) {
 		}
 	}
 }
+
+// printNotStarted names jobs that never started, and says why.
+func printNotStarted(w output.Writer, v *world.Variant) {
+	if len(v.NotStarted) == 0 {
+		return
+	}
+	verb := "jobs never start"
+	if v.Never == 1 {
+		verb = "job never starts"
+	}
+	fmt.Fprintf(w, "\n%s: %d %s\n", v.Name, v.Never, verb)
+	table := output.Table{Indent: "  ", Columns: columns("QUEUE", "JOBS", "WHY")}
+	for _, g := range v.NotStarted {
+		names := strings.Join(g.Jobs[:min(len(g.Jobs), mostNamed)], ", ")
+		if more := len(g.Jobs) - mostNamed; more > 0 {
+			names += fmt.Sprintf(" and %d more", more)
+		}
+		table.Add(g.Queue, names, g.Why)
+	}
+	table.Print(w, true)
+}
+
+// mostNamed is how many jobs are named of those that wait for the same.
+const mostNamed = 5
 
 // printNotes prints what is odd about all variants, and then what is about some.
 func printNotes(w output.Writer, variants []world.Variant) {

@@ -75,7 +75,7 @@ func seconds(set func(*Faults, int64)) func(string) (func(*Faults), error) {
 			text = "0s"
 		}
 		d, err := time.ParseDuration(text)
-		if err != nil || d < 0 {
+		if err != nil || d < 0 || d > 0 && d < time.Second {
 			return nil, fmt.Errorf("%q: want a time, as 6h, or off", text)
 		}
 		return func(f *Faults) { set(f, int64(d/time.Second)) }, nil

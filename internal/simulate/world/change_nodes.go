@@ -47,7 +47,7 @@ func (c *Cluster) asksOfNodes() bool {
 func (c *Cluster) takeAsOthers(n *Node, kind *nodeKind, others []Node) {
 	if example := kind.withCPU(others); n.CPU+n.Memory == 0 && example != nil {
 		n.hasAs(example)
-		c.notes = append(c.notes, fmt.Sprintf("new nodes of %d cards are taken to have as much CPU and memory for each card as %s has", n.Cards, example.Name))
+		c.Note(fmt.Sprintf("new nodes of %d cards are taken to have as much CPU and memory for each card as %s has", n.Cards, example.Name))
 	}
 }
 

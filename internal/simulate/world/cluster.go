@@ -35,6 +35,8 @@ type Cluster struct {
 	Topologies []*kueue.Topology
 	// Aliases are other names of queues: those of their LocalQueues.
 	Aliases map[string]string
+	// Ambiguous are the LocalQueues of a name that stands for several ClusterQueues.
+	Ambiguous map[string][]string
 	// LocalQueues that jobs may name.
 	LocalQueues []admission.LocalQueue
 	// Policies are the queues that each QueuePolicy is about, and Targets what it names.
@@ -61,6 +63,8 @@ type Cluster struct {
 	said map[string]map[string]string
 	// faults of this cluster, beside those of the settings.
 	faults []func(*Faults)
+	// strict is whether queues declare StrictFIFO, whatever backfill makes of it; those are not there that never had backfill.
+	strict map[string]bool
 	// ofAllNodes is the queue that has quota for all nodes, whatever they are; "": none has.
 	ofAllNodes string
 	// notes are what was taken to be so that nobody said.
@@ -223,6 +227,10 @@ func (c *Cluster) clone() *Cluster {
 	out.QueuePolicies = slices.Clone(c.QueuePolicies)
 	out.Budgets, out.Reservations = slices.Clone(c.Budgets), slices.Clone(c.Reservations)
 	out.Queues = slices.Clone(c.Queues)
+	out.strict = maps.Clone(c.strict)
+	if out.strict == nil {
+		out.strict = map[string]bool{}
+	}
 	out.said = map[string]map[string]string{}
 	for queue, values := range c.said {
 		out.said[queue] = maps.Clone(values)

@@ -19,6 +19,9 @@ func (w *World) notes() []string {
 	return notes
 }
 
+// Note adds what was taken to be so that nobody said.
+func (c *Cluster) Note(text string) { c.notes = append(c.notes, text) }
+
 // unusable says how many cards nobody can get: those on nodes that match no flavor of a queue, and those beyond all quota of
 // their flavors.
 func (w *World) unusable() []string {

@@ -334,7 +334,7 @@ func readOpenb(l *line, j *Job) string {
 		l.fail("deletion_time", "%d is before creation_time %d", deleted, created)
 	}
 	began := created
-	_, told := l.columns["scheduled_time"]
+	_, scheduled := l.columns["scheduled_time"]
 	if l.raw("scheduled_time") != "" {
 		began = min(max(created, l.number("scheduled_time", true, mostSeconds)), deleted)
 	}
@@ -344,7 +344,7 @@ func readOpenb(l *line, j *Job) string {
 	if share := l.number("gpu_milli", false, 1000); j.Cards > 0 && share < 1000 {
 		return "asks for part of a card"
 	}
-	if told && l.raw("scheduled_time") == "" {
+	if scheduled && l.raw("scheduled_time") == "" {
 		return "was never scheduled"
 	}
 	return ""

@@ -12,6 +12,10 @@ type Report struct {
 	Jobs  int `json:"jobs"`
 	Ended int `json:"ended"`
 	Never int `json:"neverStarted"`
+	// NotStarted are those that never started, by queue and why.
+	NotStarted []NotStarted `json:"neverStartedJobs,omitempty"`
+	// OverLimit is how many of those that ended did so because they had run as long as they may.
+	OverLimit int `json:"endedAtLimit,omitempty"`
 	// Skipped is how many lines of the trace are left out, by why.
 	Skipped map[string]int `json:"linesLeftOut,omitempty"`
 	// Notes are what is odd about the trace or the cluster.
@@ -161,6 +165,9 @@ func (w *World) report() *Report {
 			}
 			continue
 		}
+		if s.atLimit {
+			r.OverLimit++
+		}
 		jct, delay := s.ended-w.trace.Jobs[i].Submit, s.waited
 		for _, t := range []*times{all, of(queues, w.trace.Jobs[i].Queue), of(sizes, sizeOf(w.trace.Jobs[i].Cards))} {
 			t.jct, t.delay = append(t.jct, float64(jct)), append(t.delay, float64(delay))
@@ -175,6 +182,7 @@ func (w *World) report() *Report {
 	}
 	r.ByQueue = w.byQueue(queues)
 	w.reportPolicies(r)
+	r.NotStarted = w.notStarted()
 	return r
 }
 

@@ -60,9 +60,10 @@ const (
 	Drained             // a budget is spent
 	WaitsForBudget      // from now on
 	WaitsForReservation // what it would take is reserved for others
+	EndedAtLimit        // it ran as long as it may
 )
 
-var whatNames = [...]string{"submitted", "started", "preempted", "evicted", "ended", "moved", "drained", "waits for budget", "waits for reservation"}
+var whatNames = [...]string{"submitted", "started", "preempted", "evicted", "ended", "moved", "drained", "waits for budget", "waits for reservation", "ended at its limit"}
 
 func (w What) String() string { return whatNames[w] }
 
@@ -85,6 +86,7 @@ type state struct {
 	byFault   bool // it was for none's
 	byBudget  bool // it was for a budget
 	nominated bool // the engine has said that it waits for others to leave
+	atLimit   bool // it ended because it had run as long as it may
 	moving    bool // it moves to other nodes, and the engine has said nothing else of it since
 	// evictedFor is the UID of the job for which it was evicted last, while it waits.
 	evictedFor string
@@ -154,7 +156,7 @@ func New(t *Trace, c *Cluster, s Settings) (*World, error) {
 		return nil, err
 	}
 	if missing := c.Missing(t); len(missing) > 0 {
-		return nil, &MissingQueuesError{Trace: t.Name, Queues: missing}
+		return nil, &MissingQueuesError{Trace: t.Name, Queues: missing, Ambiguous: c.Ambiguous}
 	}
 	quotas, err := c.newNominalQuotas()
 	if err != nil {
@@ -193,9 +195,16 @@ func New(t *Trace, c *Cluster, s Settings) (*World, error) {
 type MissingQueuesError struct {
 	Trace  string
 	Queues []string
+	// Ambiguous are LocalQueues of one name, by it.
+	Ambiguous map[string][]string
 }
 
 func (e *MissingQueuesError) Error() string {
+	for _, name := range e.Queues {
+		if several := e.Ambiguous[name]; len(several) > 0 {
+			return fmt.Sprintf("%s has jobs in queue %s, which may be any of %s: they belong to different ClusterQueues", e.Trace, name, join(several, 8))
+		}
+	}
 	return fmt.Sprintf("%s has jobs in queues that the cluster does not have: %s", e.Trace, join(e.Queues, 8))
 }
 
@@ -475,8 +484,17 @@ func (w *World) start(a *admission.Admit) {
 	nodes := placer.NodePlacements(a.Admission.Placement)
 	w.occupy(i, nodes)
 	w.figures.start(w, i)
-	w.events.push(event{at: w.now + s.left, kind: jobEnds, of: int32(i), run: s.run})
+	w.ends(i, w.now+s.left)
 	w.watch(Moment{At: w.now, Job: i, What: Started, Nodes: nodes, By: -1})
+}
+
+// ends notes when a running job will end, and when it will have run as long as it may, if that is before.
+func (w *World) ends(i int, at int64) {
+	s := &w.jobs[i]
+	w.events.push(event{at: at, kind: jobEnds, of: int32(i), run: s.run})
+	if limit := w.trace.Jobs[i].Limit; limit > 0 && s.since+limit-s.ran < at {
+		w.events.push(event{at: max(w.now+1, s.since+limit-s.ran), kind: limitReached, of: int32(i), run: s.run})
+	}
 }
 
 // stop a running job's clock.
@@ -497,13 +515,17 @@ func (w *World) stop(i int) {
 func (w *World) end(i int, succeeds bool) {
 	w.stop(i)
 	s := &w.jobs[i]
-	s.phase, s.ended = over, w.now
+	s.phase, s.ended, s.atLimit = over, w.now, !succeeds
 	if w.ended++; w.trace.Jobs[i].Found != nil {
 		w.over++
 	}
 	w.engine.Apply(admission.WorkloadChanged{Workload: admission.Workload{Key: w.key(i), UID: w.requests.name(i), LocalQueue: w.localQueue(i).Name, Finished: true}})
 	w.learned.ended(w, i, succeeds)
-	w.watch(Moment{At: w.now, Job: i, What: Ended, By: -1})
+	what := Ended
+	if !succeeds {
+		what = EndedAtLimit
+	}
+	w.watch(Moment{At: w.now, Job: i, What: what, By: -1})
 }
 
 // evict a job as the engine asks. One that ran as long as it may is over.
