@@ -124,6 +124,9 @@ func TestOutputsAndErrors(t *testing.T) {
 			t.Errorf("%s\nlacks %s", got, want)
 		}
 	}
+	if got := run(t, append(small, "--until", "5s")...); !strings.Contains(got, "as it is: 3 jobs had not started when the run was stopped\n") {
+		t.Errorf("stopped: %s", got)
+	}
 	if timeline, err := os.ReadFile("t.csv"); err != nil || !strings.Contains(string(timeline), "50,a,q,ended at its limit,") {
 		t.Errorf("timeline: %.300s, %v", timeline, err)
 	}

@@ -61,11 +61,16 @@ func printNotStarted(w output.Writer, v *world.Variant) {
 	if len(v.NotStarted) == 0 {
 		return
 	}
-	verb := "jobs never start"
-	if v.Never == 1 {
-		verb = "job never starts"
+	what := "jobs never start"
+	switch {
+	case v.Stopped && v.Never == 1:
+		what = "job had not started when the run was stopped"
+	case v.Stopped:
+		what = "jobs had not started when the run was stopped"
+	case v.Never == 1:
+		what = "job never starts"
 	}
-	fmt.Fprintf(w, "\n%s: %d %s\n", v.Name, v.Never, verb)
+	fmt.Fprintf(w, "\n%s: %d %s\n", v.Name, v.Never, what)
 	table := output.Table{Indent: "  ", Columns: columns("QUEUE", "JOBS", "WHY")}
 	for _, g := range v.NotStarted {
 		names := strings.Join(g.Jobs[:min(len(g.Jobs), mostNamed)], ", ")

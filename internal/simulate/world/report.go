@@ -12,6 +12,8 @@ type Report struct {
 	Jobs  int `json:"jobs"`
 	Ended int `json:"ended"`
 	Never int `json:"neverStarted"`
+	// Stopped says that the run ended at its time: more jobs might have started later.
+	Stopped bool `json:"stopped,omitempty"`
 	// NotStarted are those that never started, by queue and why.
 	NotStarted []NotStarted `json:"neverStartedJobs,omitempty"`
 	// OverLimit is how many of those that ended did so because they had run as long as they may.
@@ -140,7 +142,7 @@ func (w *World) delayOf(i int) int64 {
 
 func (w *World) report() *Report {
 	f := &w.figures
-	r := &Report{Jobs: len(w.jobs) - w.found, Ended: w.ended - w.over, Skipped: w.trace.Skipped, Notes: w.notes(), Found: w.found - w.foundWaiting, FoundWaiting: w.foundWaiting, Faults: f.faults, SpotTaken: f.taken, LostHours: hours(f.redone), CardHours: hours(f.busy), Samples: f.samples}
+	r := &Report{Jobs: len(w.jobs) - w.found, Ended: w.ended - w.over, Stopped: w.stopped, Skipped: w.trace.Skipped, Notes: w.notes(), Found: w.found - w.foundWaiting, FoundWaiting: w.foundWaiting, Faults: f.faults, SpotTaken: f.taken, LostHours: hours(f.redone), CardHours: hours(f.busy), Samples: f.samples}
 	if len(w.jobs) > 0 {
 		r.Makespan = w.now - w.trace.Jobs[0].Submit
 	}

@@ -135,6 +135,7 @@ type World struct {
 	leaving    map[int]bool // jobs that a plan evicts, while its others start
 	moves      moves
 	still      standstill
+	stopped    bool // before all was done that was to come
 	err        error
 }
 
@@ -247,7 +248,7 @@ func (w *World) Run(ctx context.Context) (*Report, error) {
 	steps := 0
 	for w.err == nil {
 		at := w.nextTime()
-		if at == never || w.settings.Until > 0 && at > w.settings.Until {
+		if w.stopped = at != never && w.settings.Until > 0 && at > w.settings.Until; at == never || w.stopped {
 			break
 		}
 		w.step(at)
