@@ -61,7 +61,8 @@ changes of one variant.
   policy.placement=binpack                which node a pod gets
   policy/NAME.backfill=on                 a queue's setting, for those that a QueuePolicy is
                                           about; a budget or reservation at its targets
-  +4x8:H100-80G, -2x8:H100-80G            more nodes, fewer; @QUEUE for one queue's own
+  +4x8:H100-80G, -2x8:H100-80G            more nodes, like those of the model, or fewer; whose
+                                          they are says @QUEUE, @FLAVOR or @LABEL=VALUE
   faults.every=6h, faults.down=2h, faults.spot=8h/10m@NODES, faults.stockOut=24h-48h@NODES
                                           as the flags, in this variant; off
 
@@ -74,7 +75,7 @@ queue/* stands for every queue.`,
   elastic simulate --trace jobs.csv --shape queues.csv --borrow --set cohort/all.fairSharing=drf
 
   # Slurm's jobs of last month
-  sacct -a -P -S 2026-10-01 -o JobID,User,Partition,Submit,Start,End,AllocTRES,TimelimitRaw > jobs.txt
+  sacct -a -P -S 2026-10-01 -o JobID,User,Partition,Submit,Start,End,ElapsedRaw,State,AllocTRES,TimelimitRaw > jobs.txt
   elastic simulate --trace jobs.txt --nodes 32x8:A100-80G --map '*=main'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -117,7 +118,7 @@ func explainCommand() *cobra.Command {
   elastic simulate explain job-17 --at 36h --trace jobs.csv --shape queues.csv --set queue/a.quota=64`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if at <= 0 {
+			if at < time.Second {
 				return errors.New("give --at: the time from the start of the trace, as 36h or 90m")
 			}
 			in.until = at

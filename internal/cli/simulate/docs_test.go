@@ -112,6 +112,27 @@ func TestOutputsAndErrors(t *testing.T) {
 	if got := run(t, append(shape, "--map", "*=production", "--set", "queue/production.quota.gpu=64,queue/production.quota.production=60,queue/production.lendingLimit=1")...); !strings.Contains(got, "quota.gpu=64") {
 		t.Errorf("%s", got)
 	}
+	// Jobs that never start are named, with why; those that ended at their limit are counted.
+	jobs := "job_id,queue,submit_s,duration_s,gpus,limit_s\na,q,0,100,8,50\nbig,q,0,100,80,\nlarge,q,0,100,80,\nb,q,0,10,1,50\n"
+	if err := os.WriteFile("jobs.csv", []byte(jobs), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	small := []string{"--trace", "jobs.csv", "--nodes", "1x8", "--queue", "q"}
+	got := run(t, append(small, "--timeline", "t.csv")...)
+	for _, want := range []string{"OVER LIMIT", "as it is: 2 jobs never start\n", "big, large  couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s\nlacks %s", got, want)
+		}
+	}
+	if got := run(t, append(small, "--until", "5s")...); !strings.Contains(got, "as it is: 3 jobs had not started when the run was stopped\n") {
+		t.Errorf("stopped: %s", got)
+	}
+	if timeline, err := os.ReadFile("t.csv"); err != nil || !strings.Contains(string(timeline), "50,a,q,ended at its limit,") {
+		t.Errorf("timeline: %.300s, %v", timeline, err)
+	}
+	if got := run(t, append(small, "-o", "json")...); !strings.Contains(got, `"endedAtLimit": 1`) || !strings.Contains(got, `"large"`) {
+		t.Errorf("json: %s", got)
+	}
 	// Lines of a trace that are left out are told, with why.
 	pods := "name,num_gpu,gpu_milli,creation_time,deletion_time\na,1,1000,0,100\nb,1,500,0,100\nc,1,250,0,100\nd,1,1000,0,\n"
 	if err := os.WriteFile("pods.csv", []byte(pods), 0o600); err != nil {
@@ -143,6 +164,12 @@ func TestOutputsAndErrors(t *testing.T) {
 		{append(shape, "--spot", "8h/-1m"), "--spot 8h/-1m: want EVERY"},
 		{append(shape, "--stock-out", "48h-24h@H100"), "--stock-out 48h-24h@H100: want FROM-TO"},
 		{append(shape, "--set", "queue/x.quota=1"), "there is no queue x"},
+		{append(shape, "--assume-limits", "0.5"), "--assume-limits 0.5: want 1 or more"},
+		{append(shape, "--fault-every", "-1h"), "--fault-every -1h0m0s: want a time of a second or more, or 0"},
+		{append(shape, "--checkpoint", "500ms"), "--checkpoint 500ms: want a time of a second or more"},
+		{append(shape, "--until", "-1s"), "--until -1s"},
+		{append(shape, "--waiting-for", "-1s"), "--waiting-for -1s"},
+		{append(shape, "--set", "faults.every=5ms"), "want a time"},
 	} {
 		if _, err := try(c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %s", c.args, err, c.want)

@@ -72,7 +72,7 @@ func (in *inputs) addTo(cmd *cobra.Command) {
 	f.StringSliceVar(&in.spot, "spot", nil, "nodes that their provider takes back: EVERY[/DOWN][@NODES], as 8h/10m@A100-40G; NODES is a model or a label, KEY=VALUE")
 	f.StringSliceVar(&in.stockOuts, "stock-out", nil, "a time in which no node comes, neither one that is away nor one of --set +...: FROM-TO[@NODES], as 24h-48h@H100-80G")
 	f.Uint64Var(&in.seed, "seed", 1, "seed of the faults")
-	f.StringVar(&in.start, "start", "", "when the trace begins, for budgets and reservations: a date and time as 2026-12-01T08:00, in UTC (default now with --from-cluster, and a Monday, the first of a month, otherwise)")
+	f.StringVar(&in.start, "start", "", "when the trace begins, for budgets and reservations: a date and time as 2026-12-01T08:00, in UTC (default now with --from-cluster, the first job's date if the trace has dates, and a Monday, the first of a month, otherwise)")
 	f.DurationVar(&in.until, "until", 0, "stop at this time of the trace; 0 runs every job to its end")
 	f.Float64Var(&in.limitFactor, "assume-limits", 0, "give jobs without a limit one of this many times their run time, for backfill; 0 gives none")
 }
@@ -112,7 +112,7 @@ func (in *inputs) read(ctx context.Context) (*world.Trace, *world.Cluster, world
 	return trace.With(cluster, left), cluster, settings, nil
 }
 
-// begins is when second 0 of the trace is; zero: nobody says.
+// begins is when second 0 of the trace is, as is said or as it has dates; zero: nobody says.
 func (in *inputs) begins(trace *world.Trace) (time.Time, error) {
 	if in.start != "" {
 		at, err := time.Parse("2006-01-02T15:04", in.start)
@@ -122,7 +122,7 @@ func (in *inputs) begins(trace *world.Trace) (time.Time, error) {
 		return at, err
 	}
 	if !in.fromCluster || len(trace.Jobs) == 0 {
-		return time.Time{}, nil
+		return trace.Start, nil
 	}
 	return time.Now().Add(-time.Duration(trace.Jobs[0].Submit) * time.Second), nil // the first job comes now
 }
@@ -178,12 +178,23 @@ func (in *inputs) fromObjects(ctx context.Context) (*world.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := world.FromObjects(objects, options, time.Now())
-	if err != nil || in.nodes == "" {
-		return c, err
+	now := time.Now()
+	if in.start != "" && !in.fromCluster {
+		if now, err = in.begins(nil); err != nil {
+			return nil, err
+		}
 	}
-	c.Nodes, c.Running, c.Pods = nil, nil, nil // what runs now does not run on these, and what waits can
-	return c, c.AddNodes(in.nodes)
+	c, err := world.FromObjects(objects, options, now)
+	if err != nil {
+		return nil, err
+	}
+	if found := len(c.Running) + len(c.Waiting); found > 0 && in.start == "" && !in.fromCluster {
+		c.Note("what runs and waits in the manifests is as old as it is today; with --start it is as old as it was then")
+	}
+	if in.nodes == "" {
+		return c, nil
+	}
+	return c, c.ReplaceNodes(in.nodes)
 }
 
 // options of elastic-queue, by the file that was given or what the cluster has.
@@ -210,6 +221,19 @@ func (in *inputs) settings() (world.Settings, error) {
 	s := world.Settings{
 		Until:  int64(in.until / time.Second),
 		Faults: world.Faults{Every: int64(in.faultEvery / time.Second), Down: int64(in.faultDown / time.Second), Seed: in.seed},
+	}
+	for _, d := range []struct {
+		flag string
+		time time.Duration
+	}{
+		{"fault-every", in.faultEvery}, {"fault-down", in.faultDown}, {"checkpoint", in.checkpoint}, {"until", in.until}, {"running-for", in.runningFor}, {"waiting-for", in.waitingFor},
+	} {
+		if d.time < 0 || d.time > 0 && d.time < time.Second {
+			return s, fmt.Errorf("--%s %s: want a time of a second or more, or 0", d.flag, d.time)
+		}
+	}
+	if f := in.limitFactor; f != 0 && !(f >= 1) {
+		return s, fmt.Errorf("--assume-limits %g: want 1 or more: with less, jobs are ended before they are done", f)
 	}
 	if err := errors.Join(in.readSpot(&s.Faults), in.readStockOuts(&s.Faults)); err != nil {
 		return s, err

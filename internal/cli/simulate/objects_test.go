@@ -2,6 +2,8 @@ package simulate
 
 import (
 	"bytes"
+	"io"
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -10,8 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/simulate/world"
 )
 
@@ -111,6 +115,46 @@ func TestManifests(t *testing.T) {
 	}
 }
 
+// LocalQueues of one name in two namespaces are told apart, or asked about.
+func TestLocalQueuesOfOneName(t *testing.T) {
+	t.Chdir(t.TempDir())
+	other := strings.Replace(manifests[strings.Index(manifests, "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue"):strings.Index(manifests, "---\napiVersion: v1\nkind: ConfigMap")], "{name: team}", "{name: other}", 1)
+	other = strings.Replace(strings.Replace(other, "namespace: ns", "namespace: ns2", 1), "clusterQueue: team", "clusterQueue: other", 1)
+	if err := os.WriteFile("cluster.yaml", []byte(manifests+"---\n"+other), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("jobs.csv", []byte("job_id,queue,submit_s,duration_s,gpus\na,lq,0,100,4\nb,ns2/lq,0,100,4\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--trace", "jobs.csv", "--manifests", "cluster.yaml"}
+	if _, err := try(args...); err == nil || !strings.Contains(err.Error(), "queue lq, which may be any of ns/lq, ns2/lq: they belong to different ClusterQueues") {
+		t.Error(err)
+	}
+	if got := run(t, append(args, "--map", "lq=team")...); !strings.Contains(got, "as it is  2 ") {
+		t.Error(got)
+	}
+}
+
+// The ages of what is in manifests are by the date of --start, or it is told that they are not.
+func TestAgesInManifests(t *testing.T) {
+	t.Chdir(t.TempDir())
+	waits := "---\napiVersion: kueue.x-k8s.io/v1beta2\nkind: Workload\nmetadata: {name: w, namespace: ns, creationTimestamp: \"2026-01-01T00:00:00Z\"}\nspec:\n  queueName: lq\n" +
+		"  podSets: [{name: main, count: 1, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 8}}}]}}}]\n"
+	if err := os.WriteFile("cluster.yaml", []byte(manifests+waits), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("jobs.csv", []byte("job_id,queue,submit_s,duration_s,gpus\na,team,0,100,4\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--trace", "jobs.csv", "--manifests", "cluster.yaml"}
+	if got := run(t, args...); !strings.Contains(got, "is as old as it is today") {
+		t.Error(got)
+	}
+	if got := run(t, append(args, "--start", "2026-01-01T08:00")...); strings.Contains(got, "is as old as it is today") {
+		t.Error(got)
+	}
+}
+
 // What is recorded is a trace that can be simulated.
 func TestRecord(t *testing.T) {
 	at := func(minutes int) metav1.Time {
@@ -136,8 +180,19 @@ func TestRecord(t *testing.T) {
 	first.Annotations = map[string]string{"elasticai.io/submitted-by": "ann@example.com"}
 	waits := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: "waits", Namespace: "ns", CreationTimestamp: at(0)}}
 	var b bytes.Buffer
-	if err := writeTrace(&b, []kueue.Workload{ran, waits, first}, &hashes{}); err != nil {
+	variant, replaced, part := *ran.DeepCopy(), *ran.DeepCopy(), *ran.DeepCopy()
+	variant.OwnerReferences = []metav1.OwnerReference{{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "Workload", Name: "train", Controller: ptr.To(true)}}
+	replaced.Status.Conditions[1].Reason = kueue.WorkloadSliceReplaced
+	part.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{egpu.ResourceCore: resource.MustParse("50")}
+	leftOut, err := writeTrace(&b, []kueue.Workload{ran, waits, first, variant, replaced, part, part}, &hashes{})
+	if err != nil {
 		t.Fatal(err)
+	}
+	if want := map[string]int{"a variant of another workload": 1, "another slice took its place": 1, "asks for part of a card": 2}; !maps.Equal(leftOut, want) {
+		t.Errorf("left out: %v", leftOut)
+	}
+	if _, err := writeTrace(io.Discard, []kueue.Workload{part}, &hashes{}); err == nil || !strings.Contains(err.Error(), "asks for part of a card (1)") {
+		t.Error(err)
 	}
 	trace, err := world.ReadTrace(bytes.NewReader(b.Bytes()), "recorded")
 	if err != nil {
@@ -150,7 +205,7 @@ func TestRecord(t *testing.T) {
 	// Names are replaced by others each time, the same one by the same; queues if that is asked for.
 	hashed := func(h *hashes) *world.Trace {
 		var b bytes.Buffer
-		if err := writeTrace(&b, []kueue.Workload{ran, first}, h); err != nil {
+		if _, err := writeTrace(&b, []kueue.Workload{ran, first}, h); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"train", "ns", "first", "ann"} {
@@ -168,7 +223,7 @@ func TestRecord(t *testing.T) {
 	if one.Jobs[0].ID == one.Jobs[1].ID || one.Jobs[0].ID == other.Jobs[0].ID || one.Jobs[0].Queue != "team" || other.Jobs[0].Queue == "team" || other.Jobs[0].Queue != other.Jobs[1].Queue {
 		t.Errorf("%+v, %+v", one.Jobs, other.Jobs)
 	}
-	if err := writeTrace(&b, []kueue.Workload{waits}, &hashes{}); err == nil {
+	if _, err := writeTrace(&b, []kueue.Workload{waits}, &hashes{}); err == nil {
 		t.Error("a trace without a job was written")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/csv"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -21,6 +22,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cli/cluster"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
@@ -45,7 +47,11 @@ there; with --hash-queues those of queues, too.`,
 		Args:    cobra.NoArgs,
 		RunE: flags.RunE(func(cmd *cobra.Command, c *cluster.Client, _ []string) error {
 			names.salt = []byte(rand.Text())
-			return record(cmd.Context(), c, cmd.OutOrStdout(), path, &names)
+			leftOut, err := record(cmd.Context(), c, cmd.OutOrStdout(), path, &names)
+			if lines, why := world.LeftOut(leftOut); lines > 0 && err == nil {
+				_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%d workloads that have finished are left out: %s\n", lines, why)
+			}
+			return err
 		}),
 	}
 	cmd.Flags().StringVarP(&path, "file", "f", "", "file to write (default standard output)")
@@ -55,29 +61,37 @@ there; with --hash-queues those of queues, too.`,
 	return cmd
 }
 
-func record(ctx context.Context, c *cluster.Client, out io.Writer, path string, names *hashes) error {
+func record(ctx context.Context, c *cluster.Client, out io.Writer, path string, names *hashes) (leftOut map[string]int, err error) {
 	var workloads kueue.WorkloadList
 	if err := c.List(ctx, &workloads); err != nil {
-		return err
+		return nil, err
 	}
 	if path == "" {
 		return writeTrace(out, workloads.Items, names)
 	}
 	f, err := os.Create(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return errors.Join(writeTrace(f, workloads.Items, names), f.Close())
+	leftOut, err = writeTrace(f, workloads.Items, names)
+	return leftOut, errors.Join(err, f.Close())
 }
 
-// writeTrace writes finished workloads in the order they were created.
-func writeTrace(to io.Writer, workloads []kueue.Workload, names *hashes) error {
+// writeTrace writes finished workloads in the order they were created, and says how many of them it leaves out, by why.
+func writeTrace(to io.Writer, workloads []kueue.Workload, names *hashes) (leftOut map[string]int, err error) {
+	leftOut = map[string]int{}
 	workloads = slices.DeleteFunc(slices.Clone(workloads), func(wl kueue.Workload) bool {
 		_, ran := runTime(&wl)
-		return !ran
+		why := noJob(&wl)
+		if ran && why != "" {
+			leftOut[why]++
+		}
+		return !ran || why != ""
 	})
-	if len(workloads) == 0 {
-		return errors.New("no workload has finished yet, in any namespace")
+	if _, why := world.LeftOut(leftOut); len(workloads) == 0 && why != "" {
+		return leftOut, errors.New("of the workloads that have finished none is a job that can be simulated: " + why)
+	} else if len(workloads) == 0 {
+		return leftOut, errors.New("no workload has finished yet, in any namespace")
 	}
 	slices.SortFunc(workloads, func(a, b kueue.Workload) int {
 		if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
@@ -88,7 +102,7 @@ func writeTrace(to io.Writer, workloads []kueue.Workload, names *hashes) error {
 	start := workloads[0].CreationTimestamp
 	w := csv.NewWriter(to)
 	if err := w.Write([]string{"job_id", "user", "queue", "submit_s", "duration_s", "gpus", "cpus", "memory_mib", "priority", "limit_s"}); err != nil {
-		return err
+		return leftOut, err
 	}
 	for i := range workloads {
 		wl := &workloads[i]
@@ -107,11 +121,36 @@ func writeTrace(to io.Writer, workloads []kueue.Workload, names *hashes) error {
 			id, user, names.queue(queueOf(wl)), number(int64(wl.CreationTimestamp.Sub(start.Time) / time.Second)), number(int64(ran / time.Second)),
 			number(cards), number(cpus), number(memory), number(priority), number(limit),
 		}); err != nil {
-			return err
+			return leftOut, err
 		}
 	}
 	w.Flush()
-	return w.Error()
+	return leftOut, w.Error()
+}
+
+// noJob says why a workload is not a job of its own, or not one that is simulated; "" for one that is.
+func noJob(wl *kueue.Workload) string {
+	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
+	switch parent, _ := workload.ParentOf(wl); {
+	case parent.Name != "":
+		return "a variant of another workload"
+	case finished != nil && finished.Reason == kueue.WorkloadSliceReplaced:
+		return "another slice took its place"
+	}
+	for i := range wl.Spec.PodSets {
+		for name := range workload.PodRequests(&wl.Spec.PodSets[i].Template.Spec) {
+			if slices.Contains(partsOfCards, name) {
+				return "asks for part of a card"
+			}
+		}
+	}
+	return ""
+}
+
+// partsOfCards are the resources by which pods ask for less than a card, or for a claim of one.
+var partsOfCards = []corev1.ResourceName{
+	egpu.ResourceCore, egpu.ResourceMemory, egpu.ResourceClaim, egpu.ResourceCoreOld, egpu.ResourceMemoryOld,
+	egpu.ResourceQGPUCore, egpu.ResourceQGPUCoreGreedy, egpu.ResourceQGPUMemory,
 }
 
 // queueOf is the ClusterQueue it ran in, or else its LocalQueue.

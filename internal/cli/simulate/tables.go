@@ -38,9 +38,10 @@ func printVariants(w output.Writer, variants []world.Variant, wide bool) {
 		if text := leftOut(variants[0].Jobs, variants[0].Skipped); text != "" {
 			fmt.Fprintf(w, "\n%s\n", text)
 		}
-		for _, note := range variants[0].Notes {
-			fmt.Fprintf(w, "\n%s\n", note)
-		}
+	}
+	printNotes(w, variants)
+	for _, v := range variants {
+		printNotStarted(w, &v)
 	}
 	for _, v := range variants {
 		if len(v.ByQueue) > 1 || wide {
@@ -51,6 +52,49 @@ func printVariants(w output.Writer, variants []world.Variant, wide bool) {
 		if wide {
 			fmt.Fprintf(w, "\n%s, by size:\n", v.Name)
 			printSizes(w, v.BySize)
+		}
+	}
+}
+
+// printNotStarted names jobs that never started, and says why.
+func printNotStarted(w output.Writer, v *world.Variant) {
+	if len(v.NotStarted) == 0 {
+		return
+	}
+	what := "jobs never start"
+	switch {
+	case v.Stopped && v.Never == 1:
+		what = "job had not started when the run was stopped"
+	case v.Stopped:
+		what = "jobs had not started when the run was stopped"
+	case v.Never == 1:
+		what = "job never starts"
+	}
+	fmt.Fprintf(w, "\n%s: %d %s\n", v.Name, v.Never, what)
+	table := output.Table{Indent: "  ", Columns: columns("QUEUE", "JOBS", "WHY")}
+	for _, g := range v.NotStarted {
+		names := strings.Join(g.Jobs[:min(len(g.Jobs), mostNamed)], ", ")
+		if more := len(g.Jobs) - mostNamed; more > 0 {
+			names += fmt.Sprintf(" and %d more", more)
+		}
+		table.Add(g.Queue, names, g.Why)
+	}
+	table.Print(w, true)
+}
+
+// mostNamed is how many jobs are named of those that wait for the same.
+const mostNamed = 5
+
+// printNotes prints what is odd about all variants, and then what is about some.
+func printNotes(w output.Writer, variants []world.Variant) {
+	for i, v := range variants {
+		for _, note := range v.Notes {
+			switch common := !slices.ContainsFunc(variants, func(o world.Variant) bool { return !slices.Contains(o.Notes, note) }); {
+			case !common:
+				fmt.Fprintf(w, "\n%s: %s\n", v.Name, note)
+			case i == 0:
+				fmt.Fprintf(w, "\n%s\n", note)
+			}
 		}
 	}
 }

@@ -19,6 +19,7 @@ type someColumn struct {
 func columnsOfSome(variants []world.Variant) []someColumn {
 	return slices.DeleteFunc([]someColumn{
 		{"MONEY", func(r *world.Report) bool { return r.Money > 0 }, func(r *world.Report) string { return fmt.Sprintf("%.0f", r.Money) }},
+		{"OVER LIMIT", func(r *world.Report) bool { return r.OverLimit > 0 }, func(r *world.Report) string { return fmt.Sprint(r.OverLimit) }},
 		{"FOR BUDGETS", func(r *world.Report) bool { return len(r.Budgets) > 0 }, func(r *world.Report) string { return waited(r.ForBudget) }},
 		{"DRAINED", func(r *world.Report) bool { return r.Drained > 0 }, func(r *world.Report) string { return fmt.Sprint(r.Drained) }},
 		{"FOR RESERVATIONS", func(r *world.Report) bool { return len(r.Reservations) > 0 || r.ForReservation.Jobs > 0 }, func(r *world.Report) string { return waited(r.ForReservation) }},

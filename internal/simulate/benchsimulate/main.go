@@ -23,6 +23,7 @@ func main() {
 	clouds := flag.String("clouds", "../shared/data/cloud", "folder with prices of clouds and when spot machines could be had")
 	only := flag.String("only", "", "run one part alone: published, policies, backfill, borrowing, speed, or cost, which is not run otherwise")
 	jobs := flag.Int("jobs", 1_000_000, "jobs of the run that is timed")
+	bar := flag.Float64("bar", 0, "fail where a million jobs take more seconds of processor time than this; 0 fails nowhere")
 	load := flag.Float64("load", 0.95, "part of the cards that they ask for")
 	flag.Parse()
 	var errs []error
@@ -35,7 +36,7 @@ func main() {
 		{name: "policies", run: func() error { return policies(*traces) }},
 		{name: "backfill", run: func() error { return backfill(*traces) }},
 		{name: "borrowing", run: func() error { return borrowing(*traces) }},
-		{name: "speed", run: func() error { return speed(*jobs, *load) }},
+		{name: "speed", run: func() error { return speed(*jobs, *load, *bar) }},
 		{name: "cost", apart: true, run: func() error { return money(*clouds) }},
 	} {
 		if *only == "" && !part.apart || *only == part.name {

@@ -1,6 +1,11 @@
 package main
 
-import "testing"
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/elastic-ai/elastic/internal/simulate/world"
+)
 
 // The run fails where a waiting job takes 2 KB or more.
 func TestMemoryIsBounded(t *testing.T) {
@@ -8,5 +13,29 @@ func TestMemoryIsBounded(t *testing.T) {
 		if err := tooMuch(bytes, 200_000); (err != nil) != fails {
 			t.Errorf("%v B: %v", bytes, err)
 		}
+	}
+}
+
+// A slow machine fails nothing, unless a bar is given.
+func TestTheBarOfTheTime(t *testing.T) {
+	for _, c := range []struct {
+		seconds, bar float64
+		fails        bool
+	}{{1000, 0, false}, {60, 60, false}, {60.1, 60, true}} {
+		if err := tooSlow(c.seconds, c.bar); (err != nil) != c.fails {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// What a waiting job takes is its line of the trace, too: at least what its fields are.
+func TestMemoryOfTheTraceCounts(t *testing.T) {
+	shares := []world.Share{{Queue: "a", Nodes: 20, Cards: 8}}
+	bytes, waiting, err := memoryWith(20_000, shares)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if least := float64(waiting) * float64(unsafe.Sizeof(world.Job{})+100); bytes < least {
+		t.Errorf("%.0f B for %d jobs that wait: want at least %.0f", bytes, waiting, least)
 	}
 }

@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,19 +20,33 @@ import (
 //	policy.SETTING=VALUE                     settings of all queues together
 //	policy/NAME.SETTING=VALUE                settings of the queues that a QueuePolicy is about
 //	faults.SETTING=VALUE                     nodes that are lost, taken back or sold out, in this variant
-//	+4x8:MODEL[@QUEUE]                       more nodes; where each queue has its own, QUEUE's
-//	-4x8:MODEL[@QUEUE]                       fewer
+//	+4x8:MODEL[@WHERE]                       more nodes: a queue's or a flavor's, or with a label, KEY=VALUE
+//	-4x8:MODEL[@WHERE]                       fewer
 func (c *Cluster) Set(changes string) (*Cluster, error) {
 	out := c.clone()
-	for word := range strings.SplitSeq(changes, ",") {
-		if word = strings.TrimSpace(word); word == "" {
-			continue
-		}
+	for _, word := range wordsOf(changes) {
 		if err := out.change(word); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
+}
+
+// wordsOf are the single changes. A comma in a value, as in the times of a CronJob, 0 8,20 * * *, ends none: what follows it is no
+// change.
+func wordsOf(changes string) []string {
+	var words []string
+	for part := range strings.SplitSeq(changes, ",") {
+		word := strings.TrimSpace(part)
+		switch change := strings.Contains(word, "=") || strings.HasPrefix(word, "+") || strings.HasPrefix(word, "-"); {
+		case word == "":
+		case change || len(words) == 0 || !strings.Contains(words[len(words)-1], "@"):
+			words = append(words, word)
+		default:
+			words[len(words)-1] += "," + word
+		}
+	}
+	return words
 }
 
 func (c *Cluster) change(word string) error {
@@ -103,28 +118,6 @@ func namesOf(settings map[string]setter, kind string) []string {
 	return names
 }
 
-// more nodes.
-func (c *Cluster) more(shape string) error {
-	shape, queue, _ := strings.Cut(shape, "@")
-	before := len(c.Nodes)
-	if err := c.AddNodes(shape); err != nil {
-		return err
-	}
-	for i := before; i < len(c.Nodes); i++ {
-		c.Nodes[i].New = true
-	}
-	if queue == "" {
-		return nil
-	}
-	if !c.Has(queue) {
-		return fmt.Errorf("+%s@%s: there is no queue %s", shape, queue, queue)
-	}
-	for i := before; i < len(c.Nodes); i++ {
-		c.Nodes[i].Labels = map[string]string{partitionLabel: queue}
-	}
-	return nil
-}
-
 // A setter changes a setting of the objects of a name, and reports whether there are any.
 type setter func(c *Cluster, name, value string) (bool, error)
 
@@ -132,7 +125,7 @@ var kinds = map[string]map[string]setter{
 	"queue": {
 		"cohort":              ofQueues(func(_ *Cluster, q *admission.Queue, v string) error { q.Cohort = v; return nil }),
 		"weight":              ofQueues(setWeight),
-		"queueingstrategy":    ofQueues(choice(func(q *admission.Queue, v bool) { q.StrictFIFO = v }, map[string]bool{"StrictFIFO": true, "BestEffortFIFO": false})),
+		"queueingstrategy":    ofQueues(setStrategy),
 		"backfill":            queueBackfill,
 		"order":               queueOrder,
 		"withinclusterqueue":  ofQueues(choice(func(q *admission.Queue, v admission.PreemptionPolicy) { q.Preemption.WithinQueue = v }, preemptions)),
@@ -173,7 +166,7 @@ var kinds = map[string]map[string]setter{
 }
 
 var (
-	queueBackfill = says(policy.Backfill, ofQueues(choice(setBackfill, map[string]bool{"EASY": true, "None": false, "on": true, "off": false})))
+	queueBackfill = says(policy.Backfill, ofQueues(setBackfill))
 	queueOrder    = says(policy.Order, ofQueues(choice(func(q *admission.Queue, v admission.Order) { q.Order = v }, orders)))
 
 	orders      = map[string]admission.Order{"Age": admission.OrderByAge, "LeastAttainedService": admission.OrderLeastAttainedService}
@@ -184,9 +177,36 @@ var (
 	capacityPolicies = map[string]admission.CapacityPolicy{"off": admission.PolicyFIFO, "fifo": admission.PolicyFIFO, "drf": admission.PolicyDRF, "maxmin": admission.PolicyMaxMin}
 )
 
-// setBackfill as a QueuePolicy does: with backfill the queue is ordered strictly.
-func setBackfill(q *admission.Queue, easy bool) {
-	q.Backfill, q.StrictFIFO = easy, easy || q.StrictFIFO
+// setBackfill as a QueuePolicy does: with backfill the queue is ordered strictly, and without as it declares.
+func setBackfill(c *Cluster, q *admission.Queue, text string) error {
+	easy := false
+	if err := choose(&easy, text, map[string]bool{"EASY": true, "None": false, "on": true, "off": false}); err != nil {
+		return err
+	}
+	strict := c.declaresStrict(q)
+	q.Backfill, q.StrictFIFO = easy, easy || strict
+	return nil
+}
+
+// setStrategy declares another queueing strategy, which counts while there is no backfill.
+func setStrategy(c *Cluster, q *admission.Queue, text string) error {
+	strict := false
+	if err := choose(&strict, text, map[string]bool{"StrictFIFO": true, "BestEffortFIFO": false}); err != nil {
+		return err
+	}
+	c.strict[q.Name] = strict
+	q.StrictFIFO = strict || q.Backfill
+	return nil
+}
+
+// declaresStrict says whether a queue is ordered strictly by what it declares itself, and notes it.
+func (c *Cluster) declaresStrict(q *admission.Queue) bool {
+	strict, known := c.strict[q.Name]
+	if !known {
+		strict = q.StrictFIFO
+		c.strict[q.Name] = strict
+	}
+	return strict
 }
 
 func ofQueues(set func(*Cluster, *admission.Queue, string) error) setter {
@@ -235,23 +255,9 @@ func onOff(text string) (on bool, err error) {
 
 func setWeight(_ *Cluster, q *admission.Queue, text string) error {
 	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(v >= 0) {
+	if err != nil || !(v >= 0) || math.IsInf(v, 1) {
 		return fmt.Errorf("%q is not a weight", text)
 	}
 	q.FairWeight = &v
 	return nil
-}
-
-// setFairSharing sets how a tree of cohorts shares what can be borrowed.
-func setFairSharing(c *Cluster, name, value string) (bool, error) {
-	found := false
-	for i := range c.Cohorts {
-		if name == "*" || c.Cohorts[i].Name == name {
-			found = true
-			if err := choose(&c.Cohorts[i].Policy, value, capacityPolicies); err != nil {
-				return true, err
-			}
-		}
-	}
-	return found, nil
 }

@@ -75,40 +75,9 @@ func seconds(set func(*Faults, int64)) func(string) (func(*Faults), error) {
 			text = "0s"
 		}
 		d, err := time.ParseDuration(text)
-		if err != nil || d < 0 {
+		if err != nil || d < 0 || d > 0 && d < time.Second {
 			return nil, fmt.Errorf("%q: want a time, as 6h, or off", text)
 		}
 		return func(f *Faults) { set(f, int64(d/time.Second)) }, nil
 	}
-}
-
-// fewer nodes: the last ones of a shape on which nothing runs when the simulation begins.
-func (c *Cluster) fewer(text string) error {
-	shape, queue, _ := strings.Cut(text, "@")
-	gone := &Cluster{}
-	if err := gone.AddNodes(shape); err != nil {
-		return err
-	}
-	busy := map[string]bool{}
-	for i := range c.Running {
-		for _, on := range c.Running[i].Found.on {
-			busy[on.node] = true
-		}
-	}
-	for _, pod := range c.Pods {
-		busy[pod.Spec.NodeName] = true
-	}
-	for _, n := range gone.Nodes {
-		at := -1
-		for i := range c.Nodes {
-			if has := &c.Nodes[i]; has.Cards == n.Cards && (n.Model == "" || n.Model == has.Model) && (queue == "" || has.Labels[partitionLabel] == queue) && !busy[has.Name] {
-				at = i
-			}
-		}
-		if at < 0 {
-			return fmt.Errorf("-%s: there are not so many nodes of that kind on which nothing runs now", text)
-		}
-		c.Nodes = slices.Delete(c.Nodes, at, at+1)
-	}
-	return nil
 }

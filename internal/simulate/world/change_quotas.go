@@ -33,6 +33,9 @@ func quotaSetting(kind, setting string) (setter, bool) {
 	}
 	return func(c *Cluster, name, value string) (bool, error) {
 		found := false
+		if kind == "cohort" {
+			c.describeCohorts()
+		}
 		change := func(groups []admission.ResourceGroup, name string) error {
 			found = true
 			return c.changeQuota(kind+" "+name, groups, of, value, change)

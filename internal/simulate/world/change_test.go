@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 )
 
@@ -41,6 +45,7 @@ func TestSetChangesACopy(t *testing.T) {
 		"+1x8@x":                   "there is no queue x",
 		"queue/a.backfill=yes":     `"yes" is none of EASY, None`,
 		"queue/a.weight=NaN":       "is not a weight",
+		"queue/a.weight=Inf":       "is not a weight",
 		"cohort/x.fairSharing=drf": "there is no cohort x",
 	} {
 		if _, err := c.Set(set); err == nil || !strings.Contains(err.Error(), want) {
@@ -139,5 +144,41 @@ func TestWhyJobsWereEvicted(t *testing.T) {
 	w.failNode(w.nodes[w.placed[3][0].Node].at)
 	if wl := w.workload(3); wl.EvictedBy != "NodeFailures" || wl.PreemptedByOthers {
 		t.Errorf("after a fault: %+v", wl)
+	}
+}
+
+// Without backfill a queue is ordered as it declares, whatever was set before.
+func TestBackfillOffRestoresTheStrategy(t *testing.T) {
+	for changes, want := range map[string]string{
+		"queue/a.backfill=on":                      "true true",
+		"queue/a.backfill=on,queue/a.backfill=off": "false false",
+		"queue/a.backfill=EASY,queue/a.queueingStrategy=StrictFIFO,queue/a.backfill=None": "false true",
+		"queue/a.queueingStrategy=StrictFIFO,queue/a.backfill=on,queue/a.backfill=off":    "false true",
+		"queue/a.backfill=on,queue/a.queueingStrategy=BestEffortFIFO":                     "true true",
+		"queue/a.queueingStrategy=StrictFIFO,queue/a.queueingStrategy=BestEffortFIFO":     "false false",
+	} {
+		q := set(t, Pool([]Share{{"a", 1, 8}}), changes).Queues[0]
+		if got := fmt.Sprint(q.Backfill, q.StrictFIFO); got != want {
+			t.Errorf("%s: %s, want %s", changes, got, want)
+		}
+	}
+	// A policy's backfill is taken away from a queue that declares BestEffortFIFO.
+	policy := &queuepolicy.QueuePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+	policy.Spec.TargetRefs = []queuepolicy.TargetRef{{Kind: queuepolicy.KindClusterQueue, Name: "q"}}
+	policy.Spec.Backfill = &queuepolicy.Backfill{Strategy: "EASY"}
+	c, err := FromObjects(append(liveCluster(kueue.BestEffortFIFO), policy), admission.Options{}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before, after := c.Queues[0], set(t, c, "policy/p.backfill=off").Queues[0]; !before.Backfill || !before.StrictFIFO || after.Backfill || after.StrictFIFO {
+		t.Errorf("before %v %v, after %v %v", before.Backfill, before.StrictFIFO, after.Backfill, after.StrictFIFO)
+	}
+}
+
+// Times of a CronJob may have commas.
+func TestCommasInTimes(t *testing.T) {
+	c := set(t, Pool([]Share{{"a", 1, 8}}), "queue/a.window=16@0 8,20 * * *+2h, queue/a.reservation=4@0 6,7 * * 1,2+1h,queue/a.weight=2")
+	if len(c.QueuePolicies) != 1 || c.QueuePolicies[0].Spec.Quota.Windows[0].Start != "0 8,20 * * *" || c.Reservations[0].Start != "0 6,7 * * 1,2" || *c.Queues[0].FairWeight != 2 {
+		t.Errorf("%+v, %+v", c.QueuePolicies, c.Reservations)
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +35,8 @@ type Cluster struct {
 	Topologies []*kueue.Topology
 	// Aliases are other names of queues: those of their LocalQueues.
 	Aliases map[string]string
+	// Ambiguous are the LocalQueues of a name that stands for several ClusterQueues.
+	Ambiguous map[string][]string
 	// LocalQueues that jobs may name.
 	LocalQueues []admission.LocalQueue
 	// Policies are the queues that each QueuePolicy is about, and Targets what it names.
@@ -63,9 +63,16 @@ type Cluster struct {
 	said map[string]map[string]string
 	// faults of this cluster, beside those of the settings.
 	faults []func(*Faults)
+	// strict is whether queues declare StrictFIFO, whatever backfill makes of it; those are not there that never had backfill.
+	strict map[string]bool
+	// ofAllNodes is the queue that has quota for all nodes, whatever they are; "": none has.
+	ofAllNodes string
+	// notes are what was taken to be so that nobody said.
+	notes []string
 }
 
-// Node of a cluster. One that does not say how much CPU or memory it has is not asked for any.
+// Node of a cluster. Where no node says how much CPU or memory it has, pods ask for none; where one does, those that do not
+// have none.
 type Node struct {
 	Name        string
 	Cards       int
@@ -99,9 +106,15 @@ func ReadShape(path, column string) ([]Share, error) {
 	defer func() { _ = f.Close() }()
 	var shares []Share
 	column = cmp.Or(column, "nodes")
+	known := map[string]bool{}
 	err = readTable(f, path, []string{"queue", column, "gpus_per_node"}, func(l *line) {
+		queue := l.name("queue")
+		if known[queue] {
+			l.fail("queue", "%s is there already", queue)
+		}
+		known[queue] = true
 		shares = append(shares, Share{
-			Queue: l.name("queue"), Nodes: int(l.number(column, true, 1_000_000)), Cards: int(l.number("gpus_per_node", true, 1024)),
+			Queue: queue, Nodes: int(l.number(column, true, 1_000_000)), Cards: int(l.number("gpus_per_node", true, 1024)),
 		})
 	})
 	if err == nil && len(shares) == 0 {
@@ -117,7 +130,7 @@ func Partitions(shares []Share) *Cluster {
 		labels := map[string]string{partitionLabel: s.Queue}
 		c.Flavors = append(c.Flavors, admission.Flavor{Name: s.Queue, NodeLabels: labels})
 		c.Queues = append(c.Queues, c.newQueue(s.Queue, s.Queue, int64(s.Nodes*s.Cards)))
-		c.addNodes(s.Nodes, s.Cards, "", s.Queue+"-", labels)
+		c.addNodes(s.Nodes, Node{Cards: s.Cards, Labels: labels}, s.Queue+"-")
 	}
 	return c
 }
@@ -130,14 +143,14 @@ func Pool(shares []Share) *Cluster {
 		q.Cohort = "all"
 		q.Preemption.ReclaimWithinCohort = admission.PreemptAny
 		c.Queues = append(c.Queues, q)
-		c.addNodes(s.Nodes, s.Cards, "", s.Queue+"-", nil)
+		c.addNodes(s.Nodes, Node{Cards: s.Cards}, s.Queue+"-")
 	}
 	return c
 }
 
 // ParseNodes reads a shape as "elastic up" takes it: "4x8:H100-80G,8x4:A100-40G". All nodes belong to one queue.
 func ParseNodes(shape, queue string) (*Cluster, error) {
-	c := &Cluster{Cards: CardResource, Flavors: []admission.Flavor{{Name: "default"}}}
+	c := &Cluster{Cards: CardResource, Flavors: []admission.Flavor{{Name: "default"}}, ofAllNodes: queue}
 	if err := c.AddNodes(shape); err != nil {
 		return nil, err
 	}
@@ -145,29 +158,16 @@ func ParseNodes(shape, queue string) (*Cluster, error) {
 	return c, nil
 }
 
-// AddNodes adds nodes of a shape.
-func (c *Cluster) AddNodes(shape string) error {
-	for word := range strings.SplitSeq(shape, ",") {
-		count, rest, ok := strings.Cut(strings.TrimSpace(word), "x")
-		cards, model, _ := strings.Cut(rest, ":")
-		n, err1 := strconv.Atoi(count)
-		k, err2 := strconv.Atoi(cards)
-		if !ok || err1 != nil || err2 != nil || n < 0 || n > 1_000_000 || k < 0 || k > 1024 {
-			return fmt.Errorf("nodes %q: want COUNTxCARDS:MODEL, as in 4x8:H100-80G", word)
-		}
-		c.addNodes(n, k, model, "node-", nil)
-	}
-	return nil
-}
-
-func (c *Cluster) addNodes(count, cards int, model, prefix string, labels map[string]string) {
+// addNodes like one, under names of their own.
+func (c *Cluster) addNodes(count int, like Node, prefix string) {
 	taken := map[string]bool{}
 	for i := range c.Nodes {
 		taken[c.Nodes[i].Name] = true
 	}
 	for number := len(c.Nodes); count > 0; number++ {
 		if name := fmt.Sprintf("%s%05d", prefix, number); !taken[name] {
-			c.Nodes = append(c.Nodes, Node{Name: name, Cards: cards, Model: model, Labels: labels})
+			like.Name = name
+			c.Nodes = append(c.Nodes, like)
 			count--
 		}
 	}
@@ -189,15 +189,6 @@ func (c *Cluster) TotalCards() int64 {
 		sum += int64(c.Nodes[i].Cards)
 	}
 	return sum
-}
-
-// mostCardsOnNode is how many cards a pod may have.
-func (c *Cluster) mostCardsOnNode() int {
-	most := 0
-	for i := range c.Nodes {
-		most = max(most, c.Nodes[i].Cards)
-	}
-	return most
 }
 
 // Has says whether the cluster has a queue of that name.
@@ -232,10 +223,14 @@ func (c *Cluster) localQueue(name string) *admission.Key {
 func (c *Cluster) clone() *Cluster {
 	out := *c
 	out.Flavors, out.Cohorts = slices.Clone(c.Flavors), slices.Clone(c.Cohorts)
-	out.Nodes = slices.Clone(c.Nodes)
+	out.Nodes, out.notes = slices.Clone(c.Nodes), slices.Clone(c.notes)
 	out.QueuePolicies = slices.Clone(c.QueuePolicies)
 	out.Budgets, out.Reservations = slices.Clone(c.Budgets), slices.Clone(c.Reservations)
 	out.Queues = slices.Clone(c.Queues)
+	out.strict = maps.Clone(c.strict)
+	if out.strict == nil {
+		out.strict = map[string]bool{}
+	}
 	out.said = map[string]map[string]string{}
 	for queue, values := range c.said {
 		out.said[queue] = maps.Clone(values)
@@ -264,13 +259,46 @@ func cloneGroups(in []admission.ResourceGroup) []admission.ResourceGroup {
 	return out
 }
 
+// productLabel is where NVIDIA's operator says which model cards are.
+const productLabel = "nvidia.com/gpu.product"
+
+// label of the node, as its object has it.
+func (n *Node) label(key string) (string, bool) {
+	switch value, has := n.Labels[key]; {
+	case has:
+		return value, true
+	case key == corev1.LabelHostname:
+		return n.Name, true
+	case key == egpu.ModelLabel && n.Model != "":
+		return n.Model, true
+	}
+	return "", false
+}
+
+func (n *Node) hasLabels(labels map[string]string) bool {
+	for key, want := range labels {
+		if value, has := n.label(key); !has || value != want {
+			return false
+		}
+	}
+	return true
+}
+
+// takes pods of a flavor: it has its labels, and they tolerate its taints.
+func (n *Node) takes(f *admission.Flavor) bool {
+	return n.hasLabels(f.NodeLabels) && !slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool {
+		taint := admission.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)}
+		return taint.Binds() && !taint.ToleratedBy(f.Tolerations)
+	})
+}
+
 // object is the node as the API server would show it.
 func (n *Node) object(ready bool) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{corev1.LabelHostname: n.Name}}}
 	for key, value := range n.Labels {
 		node.Labels[key] = value
 	}
-	if n.Model != "" {
+	if n.Model != "" && n.Model != n.Labels[productLabel] {
 		node.Labels[egpu.ModelLabel] = n.Model
 	}
 	node.Spec.Taints = n.Taints

@@ -8,6 +8,7 @@ const (
 	nodeFails
 	nodeTaken
 	nodeReturns
+	limitReached // of a job: nothing but the step in which the engine ends it
 )
 
 // event is something that is to happen. Of a job it counts only if the job was not started anew since, of a spot node only

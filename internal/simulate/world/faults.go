@@ -37,7 +37,8 @@ type StockOut struct {
 // matches says whether a node is one of those with this model or label, KEY=VALUE; all are those of "".
 func (n *Node) matches(nodes string) bool {
 	if key, value, ok := strings.Cut(nodes, "="); ok {
-		return n.Labels[key] == value
+		has, _ := n.label(key)
+		return has == value
 	}
 	return nodes == "" || n.Model == nodes
 }

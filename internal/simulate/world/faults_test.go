@@ -74,3 +74,26 @@ func TestAgainstAlone(t *testing.T) {
 		t.Errorf("b: %+v", b)
 	}
 }
+
+// Nodes that come and go do not make a world go on in which nobody who waits could start with all of them; it ends with the last
+// end. Who could start does so, however long that takes.
+func TestNodesThatHelpNobody(t *testing.T) {
+	jobs := "a,,q,0,500,8,,,\nb,,q,10,100,8,,,\nnever,,q,20,100,4000,,,\n"
+	many := Settings{Faults: Faults{Seed: 1, Spot: []Spot{{Every: 3600, Down: 1800}}}}
+	c := Partitions([]Share{{"q", 200, 8}})
+	for name, c := range map[string]*Cluster{"usual": c, "strict": set(t, c, "queue/q.queueingStrategy=StrictFIFO"), "budget": set(t, c, "queue/q.budget=100000/Day")} {
+		c.PerHour = map[string]float64{"": 1}
+		w, r := simulate(t, trace(t, jobs), c, many)
+		ends := w.JobEnds()
+		last := max(ends[0].End, ends[1].End)
+		if r.Never != 1 || r.Ended != 2 || r.Makespan != last || r.Money > 1600*float64(last)/3600 {
+			t.Errorf("%s: %s, makespan %d, %d taken, money %v", name, starts(w), r.Makespan, r.SpotTaken, r.Money)
+		}
+	}
+	// All nodes together are there seldom: whoever needs them waits for that.
+	few := Settings{Faults: Faults{Seed: 1, Spot: []Spot{{Every: 2000, Down: 1800}}}}
+	tr := trace(t, "a,,q,0,50000,8,,,\nall,,q,10,1,24,,,\n")
+	if w, r := simulate(t, tr, Partitions([]Share{{"q", 3, 8}}), few); r.Ended != 2 {
+		t.Error(starts(w))
+	}
+}

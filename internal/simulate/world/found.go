@@ -196,7 +196,7 @@ func (w *World) find(i int) {
 	w.policies.started(w, i, wl.Admission)
 	w.figures.wait(w, i)
 	w.figures.start(w, i)
-	w.events.push(event{at: w.now + max(1, s.left-f.ran), kind: jobEnds, of: int32(i), run: s.run})
+	w.ends(i, w.now+max(1, s.left-f.ran))
 }
 
 // whereTheyAre is its pod sets with a set for each node that has pods of it, and what to ask of the placer for them.

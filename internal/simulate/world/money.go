@@ -46,6 +46,9 @@ func (n *nodeState) paid(now int64) float64 {
 
 // money is what the nodes cost from the first job to the last end, used or not.
 func (w *World) money() float64 {
+	if w.still.ended {
+		return w.still.money
+	}
 	sum := 0.0
 	for _, n := range w.order {
 		sum += n.paid(w.now)

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -26,7 +27,7 @@ import (
 // FromObjects is the cluster that objects of Kubernetes, Kueue and QueuePolicies describe, read as elastic-queue reads them
 // with these options, and what runs and waits in it now. Admission checks are left out: in a simulation they answer at once.
 func FromObjects(objects []client.Object, options admission.Options, now time.Time) (*Cluster, error) {
-	c := &Cluster{Options: options, Cards: CardResource, Aliases: map[string]string{}, Policies: map[string][]string{}, Targets: map[string][]queuepolicy.TargetRef{}, QuotaRecords: map[string]string{}, Accounts: map[types.NamespacedName]Account{}}
+	c := &Cluster{Options: options, Cards: CardResource, Aliases: map[string]string{}, Policies: map[string][]string{}, Targets: map[string][]queuepolicy.TargetRef{}, QuotaRecords: map[string]string{}, Accounts: map[types.NamespacedName]Account{}, strict: map[string]bool{}, Ambiguous: map[string][]string{}}
 	known := engineview.NewObjects()
 	known.Timing = options.Timing()
 	for _, obj := range objects {
@@ -45,10 +46,11 @@ func FromObjects(objects []client.Object, options admission.Options, now time.Ti
 		case *kueue.ClusterQueue:
 			q := known.Queue(o)
 			q.Inactive = false
+			c.strict[q.Name] = o.Spec.QueueingStrategy == kueue.StrictFIFO
 			c.Queues = append(c.Queues, q)
 			c.QuotaRecords[o.Name] = o.Annotations[quotarules.Annotation]
 		case *kueue.LocalQueue:
-			c.Aliases[o.Name] = string(o.Spec.ClusterQueue)
+			c.alias(o)
 			c.Aliases[o.Namespace+"/"+o.Name] = string(o.Spec.ClusterQueue)
 			if event, ok := known.WithPolicy(engineview.ChangedEvent(o)).(admission.LocalQueueChanged); ok {
 				c.LocalQueues = append(c.LocalQueues, event.LocalQueue)
@@ -85,6 +87,23 @@ func FromObjects(objects []client.Object, options admission.Options, now time.Ti
 		}
 	}
 	return nil, errors.New("no ClusterQueue has quota for " + c.Cards + ": whole cards are what is simulated")
+}
+
+// alias is a LocalQueue's name without its namespace, if it stands for one ClusterQueue alone.
+func (c *Cluster) alias(l *kueue.LocalQueue) {
+	other, known := c.Aliases[l.Name]
+	_, ambiguous := c.Ambiguous[l.Name]
+	if !ambiguous && (!known || other == string(l.Spec.ClusterQueue)) {
+		c.Aliases[l.Name] = string(l.Spec.ClusterQueue)
+		return
+	}
+	if !ambiguous {
+		if first := c.localQueue(l.Name); first != nil {
+			c.Ambiguous[l.Name] = []string{first.String()}
+		}
+		delete(c.Aliases, l.Name)
+	}
+	c.Ambiguous[l.Name] = append(c.Ambiguous[l.Name], l.Namespace+"/"+l.Name)
 }
 
 // findRuns takes in the runs that workloads tell of and that are over; the accounts may not have them yet.
@@ -131,7 +150,7 @@ func takesPods(o *corev1.Node) bool {
 func nodeOf(o *corev1.Node) Node {
 	cards := o.Status.Allocatable[egpu.ResourceWhole]
 	return Node{
-		Name: o.Name, Cards: int(cards.Value()), Model: o.Labels[egpu.ModelLabel], Labels: o.Labels,
+		Name: o.Name, Cards: int(cards.Value()), Model: cmp.Or(o.Labels[egpu.ModelLabel], o.Labels[productLabel]), Labels: o.Labels,
 		CPU: o.Status.Allocatable.Cpu().MilliValue(), Memory: o.Status.Allocatable.Memory().Value(), Taints: o.Spec.Taints,
 	}
 }

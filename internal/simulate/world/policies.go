@@ -43,7 +43,6 @@ type policies struct {
 	quotas *nominalQuotas // nil: all are as declared
 
 	at     int64 // when to look again
-	helps  int64 // until when time alone may let somebody start, while nothing runs; 0: something does
 	waited map[int]*waits
 	ledger *ledger // to check them by
 }
@@ -93,6 +92,11 @@ func (c *Cluster) tree() policy.World {
 	}
 	for i := range c.Cohorts {
 		t.Cohorts[c.Cohorts[i].Name] = c.Cohorts[i].Parent
+	}
+	for i := range c.Cohorts {
+		if _, described := t.Cohorts[c.Cohorts[i].Parent]; !described {
+			t.Cohorts[c.Cohorts[i].Parent] = ""
+		}
 	}
 	for i := range c.LocalQueues {
 		l := &c.LocalQueues[i]
@@ -223,10 +227,6 @@ func (p *policies) started(w *World, i int, a *admission.Admission) {
 	if p == nil {
 		return
 	}
-	if p.helps > 0 {
-		p.helps = 0
-		w.figures.pass(w, w.now)
-	}
 	p.release(i, w.now)
 	run := budget.Run{UID: w.requests.name(i), Start: a.ReservedAt, Queue: a.Queue}
 	for j := range a.PodSets {
@@ -306,29 +306,23 @@ func (p *policies) helpsUntil(w *World) int64 {
 	if p == nil {
 		return -1
 	}
-	if p.helps > 0 {
-		return p.helps
-	}
-	p.helps = w.now + 1
+	helps := w.now + 1
 	for _, b := range p.budgets {
 		next := *b
 		if _, err := next.Begin(b.Window.Until); err == nil {
-			p.helps = max(p.helps, w.second(next.Window.Until))
+			helps = max(helps, w.second(next.Window.Until))
 		}
 	}
 	for i := range p.known {
-		p.helps = max(p.helps, w.second(p.known[i].Until))
+		helps = max(helps, w.second(p.known[i].Until))
 	}
 	if p.quotas != nil {
 		for _, rule := range p.quotas.rules {
-			p.helps = max(p.helps, w.second(rule.Opened(w.clock(w.now))))
+			helps = max(helps, w.second(rule.Opened(w.clock(w.now))))
 		}
 	}
-	return p.helps
+	return helps
 }
-
-// idle says that nothing has run for a while, and figures wait for what comes of it.
-func (p *policies) idle() bool { return p != nil && p.helps > 0 }
 
 // reservationOf is the reservation that is for a job alone; "": none. A job of the trace is known by its name.
 func (w *World) reservationOf(j *Job) string {

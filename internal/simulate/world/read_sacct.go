@@ -1,31 +1,11 @@
 package world
 
 import (
-	"bufio"
-	"errors"
-	"io"
 	"math"
 	"strconv"
 	"strings"
 	"time"
 )
-
-// peekSeparator finds out from the header whether fields stand between commas or bars.
-func peekSeparator(from io.Reader) (io.Reader, rune, error) {
-	buffered := bufio.NewReaderSize(from, 1<<16)
-	start, err := buffered.Peek(4096)
-	if len(start) == 0 {
-		if err == nil || errors.Is(err, io.EOF) {
-			err = errors.New("it is empty")
-		}
-		return nil, 0, err
-	}
-	header, _, _ := strings.Cut(string(start), "\n")
-	if strings.Count(header, "|") > strings.Count(header, ",") {
-		return buffered, '|', nil
-	}
-	return buffered, ',', nil
-}
 
 // readSacct reads a line of "sacct -P": a job, or a step of one, which does not count.
 func readSacct(l *line, j *Job) string {
@@ -40,18 +20,25 @@ func readSacct(l *line, j *Job) string {
 	if j.Queue == "" {
 		j.Queue = "default"
 	}
+	submitted, known := l.date("Submit")
 	start, started := l.date("Start")
 	end, ended := l.date("End")
-	if !started || !ended {
+	elapsed := end - start
+	if l.raw("ElapsedRaw") != "" { // clocks are put back
+		elapsed = l.number("ElapsedRaw", false, mostSeconds)
+	}
+	cancelled := strings.HasPrefix(l.raw("State"), "CANCELLED")
+	switch {
+	case cancelled && (!started || elapsed <= 0):
+		return "was cancelled before it ran"
+	case !started || !ended:
 		return "did not run to an end"
+	case !known:
+		return "nobody knows when it was submitted"
+	case elapsed < 0:
+		return "ended before it started"
 	}
-	j.Submit, _ = l.date("Submit")
-	if j.Duration = end - start; l.raw("ElapsedRaw") != "" {
-		j.Duration = l.number("ElapsedRaw", false, mostSeconds)
-	}
-	if j.Duration < 0 {
-		l.fail("End", "%s is before Start", l.raw("End"))
-	}
+	j.Submit, j.Duration = submitted, elapsed
 	if limit := l.raw("TimelimitRaw"); limit != "" && limit != "UNLIMITED" && limit != "Partition_Limit" {
 		j.Limit = 60 * l.number("TimelimitRaw", false, mostSeconds/60)
 	}
@@ -62,6 +49,39 @@ func readSacct(l *line, j *Job) string {
 	}
 	l.resources(column, j)
 	return ""
+}
+
+// joinParts makes one gang of the parts of a heterogeneous job, 12+0 and 12+1, that are in one queue; those of others are told.
+func (t *Trace) joinParts() {
+	type job struct {
+		id, queue string
+		submit    int64
+	}
+	first, apart := map[job]int{}, map[string]string{}
+	jobs := t.Jobs[:0]
+	for _, j := range t.Jobs {
+		id, _, part := strings.Cut(j.ID, "+")
+		if !part {
+			jobs = append(jobs, j)
+			continue
+		}
+		key := job{id, j.Queue, j.Submit}
+		at, known := first[key]
+		if !known {
+			if queue, other := apart[id]; other && queue != j.Queue {
+				t.PartsApart++
+			} else {
+				apart[id], j.ID = j.Queue, id
+			}
+			first[key] = len(jobs)
+			jobs = append(jobs, j)
+			continue
+		}
+		whole := &jobs[at]
+		whole.Cards, whole.CPU, whole.Memory = min(whole.Cards+j.Cards, mostCards), min(whole.CPU+j.CPU, 1000*mostCPUs), min(whole.Memory+j.Memory, mostMemory<<20)
+		whole.Duration, whole.Limit = max(whole.Duration, j.Duration), max(whole.Limit, j.Limit)
+	}
+	t.Jobs = jobs
 }
 
 // date is a time as Slurm writes it, in seconds; false for a job that has none yet.
@@ -118,7 +138,7 @@ func (l *line) bytes(column, word, value string) int64 {
 		shift, number = 10*(at+1), value[:len(value)-1]
 	}
 	f, err := strconv.ParseFloat(number, 64)
-	if err != nil || f < 0 || f*math.Pow(2, float64(shift)) > 1<<60 {
+	if err != nil || !(f >= 0) || f*math.Pow(2, float64(shift)) > 1<<60 {
 		l.fail(column, "%q: %q is not an amount of memory", word, value)
 		return 0
 	}

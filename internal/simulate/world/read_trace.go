@@ -11,12 +11,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // A format reads one line of a trace. Its columns tell it from the others.
 type format struct {
 	name     string
 	required []string
+	cards    []string // one of these must be there, too: it says how many cards jobs have
 	optional []string
 	read     func(*line, *Job) (skip string)
 }
@@ -32,13 +34,14 @@ var formats = []format{
 	{
 		name:     "openb",
 		required: []string{"name", "num_gpu", "gpu_milli", "creation_time", "deletion_time"},
-		optional: []string{"cpu_milli", "memory_mib", "qos"},
+		optional: []string{"scheduled_time", "cpu_milli", "memory_mib", "qos"},
 		read:     readOpenb,
 	},
 	{
 		name:     "sacct",
 		required: []string{"JobID", "Submit", "Start", "End"},
-		optional: []string{"User", "Partition", "Account", "AllocTRES", "ReqTRES", "ElapsedRaw", "TimelimitRaw", "State", "Priority"},
+		cards:    []string{"AllocTRES", "ReqTRES"},
+		optional: []string{"User", "Partition", "Account", "ElapsedRaw", "TimelimitRaw", "State", "Priority"},
 		read:     readSacct,
 	},
 }
@@ -63,9 +66,8 @@ func ReadTrace(from io.Reader, name string) (*Trace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	r := csv.NewReader(buffered)
-	r.Comma, r.ReuseRecord, r.FieldsPerRecord = comma, true, -1 // wrongNumber names the column
-	header, err := r.Read()
+	r := newRows(buffered, comma)
+	header, err := r.read()
 	if err != nil {
 		return nil, fmt.Errorf("%s: line 1: %w", name, err)
 	}
@@ -75,9 +77,11 @@ func ReadTrace(from io.Reader, name string) (*Trace, error) {
 	}
 	t := &Trace{Name: name, Skipped: map[string]int{}}
 	columns := slices.Clone(header) // of which the reader uses the array again
-	ids := map[string]int{}         // the line of each
+	r.free = slices.Index(columns, "JobName")
+	r.columns = len(columns)
+	ids := map[string]int{} // the line of each
 	for {
-		l.fields, err = r.Read()
+		l.fields, err = r.read()
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -89,7 +93,7 @@ func ReadTrace(from io.Reader, name string) (*Trace, error) {
 		if l.err = wrongNumber(l.fields, columns); l.err == nil {
 			skip = f.read(l, &j)
 		}
-		number, _ := r.FieldPos(0)
+		number := r.line()
 		if l.err != nil {
 			return nil, fmt.Errorf("%s: line %d, %w", name, number, l.err)
 		}
@@ -136,7 +140,7 @@ func readTable(from io.Reader, name string, columns []string, each func(*line)) 
 	}
 	l := &line{columns: map[string]int{}, texts: map[string]string{}}
 	for i, column := range header {
-		l.columns[strings.TrimSpace(column)] = i
+		l.columns[columnName(column)] = i
 	}
 	for _, column := range columns {
 		if _, ok := l.columns[column]; !ok {
@@ -172,14 +176,24 @@ func (t *Trace) check(f *format) error {
 	for i := range t.Jobs {
 		first = min(first, t.Jobs[i].Submit)
 	}
-	if f.name != "jobs" { // those count from an epoch
+	dated := first >= firstDate && f.name != "openb"
+	if dated {
+		t.Start = time.Unix(first, 0).UTC()
+	}
+	if f.name != "jobs" || dated { // it does not begin at 0
 		for i := range t.Jobs {
 			t.Jobs[i].Submit -= first
 		}
 	}
+	if f.name == "sacct" {
+		t.joinParts()
+	}
 	t.sort()
 	return nil
 }
+
+// firstDate is from when on seconds are taken to be a date, and not the time since a trace began: 9 September 2001.
+const firstDate = 1_000_000_000
 
 // line of a trace. The first problem is stored in err.
 type line struct {
@@ -192,11 +206,15 @@ type line struct {
 func newLine(header []string) (*line, *format, error) {
 	l := &line{columns: map[string]int{}, texts: map[string]string{}}
 	for i, name := range header {
-		l.columns[strings.TrimSpace(strings.TrimPrefix(name, "\ufeff"))] = i
+		l.columns[columnName(name)] = i
 	}
 	for i := range formats {
 		if !slices.ContainsFunc(formats[i].required, func(c string) bool { _, ok := l.columns[c]; return !ok }) {
-			return l, &formats[i], nil
+			f := &formats[i]
+			if len(f.cards) > 0 && !slices.ContainsFunc(f.cards, func(c string) bool { _, ok := l.columns[c]; return ok }) {
+				return nil, nil, fmt.Errorf("no column %s: nothing says how many cards jobs have", strings.Join(f.cards, " or "))
+			}
+			return l, f, nil
 		}
 	}
 	var known []string
@@ -244,8 +262,8 @@ func (l *line) name(column string) string {
 	return strings.Clone(raw)
 }
 
-// mostSeconds is some 300 years: times add up without overflow.
-const mostSeconds = 10_000_000_000
+// mostSeconds is some 120 years: two times add up without overflow, in nanoseconds, too.
+const mostSeconds = 4_000_000_000
 
 // number is a field from 0 to most. Some tools write 12.0 for 12. An empty field is 0 unless it must be there.
 func (l *line) number(column string, must bool, most int64) int64 {
@@ -264,13 +282,22 @@ func (l *line) between(column string, must bool, least, most int64) int64 {
 			l.fail(column, "%q is not a number", raw)
 			return 0
 		}
-		v = int64(f)
+		v = int64(math.Floor(f)) // -0.5 is below 0
 	}
 	if v < least || v > most {
 		l.fail(column, "%s is not between %d and %d", raw, least, most)
 		return 0
 	}
 	return v
+}
+
+// cards is a number of whole cards.
+func (l *line) cards(column string) int32 {
+	raw := l.raw(column)
+	if f, err := strconv.ParseFloat(raw, 64); err == nil && !math.IsNaN(f) && f != math.Trunc(f) {
+		l.fail(column, "%s is not a whole number: parts of cards are not simulated", raw)
+	}
+	return int32(l.number(column, true, mostCards))
 }
 
 const (
@@ -286,7 +313,7 @@ func readJob(l *line, j *Job) string {
 	}
 	j.Submit = l.number("submit_s", true, mostSeconds)
 	j.Duration = l.number("duration_s", true, mostSeconds)
-	j.Cards = int32(l.number("gpus", true, mostCards))
+	j.Cards = l.cards("gpus")
 	j.CPU = 1000 * l.number("cpus", false, mostCPUs)
 	j.Memory = l.number("memory_mib", false, mostMemory) << 20
 	j.Priority = l.between("priority", false, math.MinInt32, math.MaxInt32)
@@ -306,11 +333,19 @@ func readOpenb(l *line, j *Job) string {
 	if deleted < created {
 		l.fail("deletion_time", "%d is before creation_time %d", deleted, created)
 	}
-	j.Submit, j.Duration = created, deleted-created
+	began := created
+	_, scheduled := l.columns["scheduled_time"]
+	if l.raw("scheduled_time") != "" {
+		began = min(max(created, l.number("scheduled_time", true, mostSeconds)), deleted)
+	}
+	j.Submit, j.Duration = created, deleted-began
 	j.CPU, j.Memory = l.number("cpu_milli", false, 1000*mostCPUs), l.number("memory_mib", false, mostMemory)<<20
-	j.Cards = int32(l.number("num_gpu", true, mostCards))
+	j.Cards = l.cards("num_gpu")
 	if share := l.number("gpu_milli", false, 1000); j.Cards > 0 && share < 1000 {
 		return "asks for part of a card"
+	}
+	if scheduled && l.raw("scheduled_time") == "" {
+		return "was never scheduled"
 	}
 	return ""
 }

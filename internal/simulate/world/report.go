@@ -12,9 +12,15 @@ type Report struct {
 	Jobs  int `json:"jobs"`
 	Ended int `json:"ended"`
 	Never int `json:"neverStarted"`
+	// Stopped says that the run ended at its time: more jobs might have started later.
+	Stopped bool `json:"stopped,omitempty"`
+	// NotStarted are those that never started, by queue and why.
+	NotStarted []NotStarted `json:"neverStartedJobs,omitempty"`
+	// OverLimit is how many of those that ended did so because they had run as long as they may.
+	OverLimit int `json:"endedAtLimit,omitempty"`
 	// Skipped is how many lines of the trace are left out, by why.
 	Skipped map[string]int `json:"linesLeftOut,omitempty"`
-	// Notes are what is odd about the trace.
+	// Notes are what is odd about the trace or the cluster.
 	Notes []string `json:"notes,omitempty"`
 	// Found ran at the start, and FoundWaiting waited; they are not among the jobs.
 	Found        int   `json:"foundRunning,omitempty"`
@@ -136,7 +142,7 @@ func (w *World) delayOf(i int) int64 {
 
 func (w *World) report() *Report {
 	f := &w.figures
-	r := &Report{Jobs: len(w.jobs) - w.found, Ended: w.ended - w.over, Skipped: w.trace.Skipped, Notes: w.trace.Notes(), Found: w.found - w.foundWaiting, FoundWaiting: w.foundWaiting, Faults: f.faults, SpotTaken: f.taken, LostHours: hours(f.redone), CardHours: hours(f.busy), Samples: f.samples}
+	r := &Report{Jobs: len(w.jobs) - w.found, Ended: w.ended - w.over, Stopped: w.stopped, Skipped: w.trace.Skipped, Notes: w.notes(), Found: w.found - w.foundWaiting, FoundWaiting: w.foundWaiting, Faults: f.faults, SpotTaken: f.taken, LostHours: hours(f.redone), CardHours: hours(f.busy), Samples: f.samples}
 	if len(w.jobs) > 0 {
 		r.Makespan = w.now - w.trace.Jobs[0].Submit
 	}
@@ -161,6 +167,9 @@ func (w *World) report() *Report {
 			}
 			continue
 		}
+		if s.atLimit {
+			r.OverLimit++
+		}
 		jct, delay := s.ended-w.trace.Jobs[i].Submit, s.waited
 		for _, t := range []*times{all, of(queues, w.trace.Jobs[i].Queue), of(sizes, sizeOf(w.trace.Jobs[i].Cards))} {
 			t.jct, t.delay = append(t.jct, float64(jct)), append(t.delay, float64(delay))
@@ -175,6 +184,7 @@ func (w *World) report() *Report {
 	}
 	r.ByQueue = w.byQueue(queues)
 	w.reportPolicies(r)
+	r.NotStarted = w.notStarted()
 	return r
 }
 
@@ -238,6 +248,8 @@ func hours(seconds int64) float64 { return float64(seconds) / 3600 }
 // sizeOf names a class of sizes, so that names sort as sizes do.
 func sizeOf(cards int32) string {
 	switch {
+	case cards == 0:
+		return "    no card"
 	case cards <= 1:
 		return "   1 card"
 	case cards <= 4:

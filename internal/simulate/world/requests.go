@@ -15,13 +15,12 @@ import (
 
 // requests makes jobs into workloads. Jobs that ask for the same share their pod sets.
 type requests struct {
-	cards   string
-	perNode int
+	cards string
+	sizes map[string]*madeSize // of each queue; those of one size share it
 	// quota lists resources that some queue counts: others are asked of nodes alone.
 	quota   map[string]bool
 	nodes   map[string]bool // resources that nodes have
 	lastPod string          // placement policy of the last, smaller pod of a gang; empty: the cluster's
-	made    map[request][]admission.PodSet
 	names   []string
 }
 
@@ -30,8 +29,21 @@ type request struct {
 	cpu, memory int64
 }
 
+// madeSize is the pod sets of jobs for which pods are of one size.
+type madeSize struct {
+	podSize
+	made map[request][]admission.PodSet
+}
+
 func newRequests(c *Cluster) *requests {
-	r := &requests{cards: c.Cards, perNode: c.mostCardsOnNode(), lastPod: c.LastPod, quota: map[string]bool{}, nodes: map[string]bool{}, made: map[request][]admission.PodSet{}}
+	r := &requests{cards: c.Cards, sizes: map[string]*madeSize{}, lastPod: c.LastPod, quota: map[string]bool{}, nodes: map[string]bool{}}
+	shared := map[podSize]*madeSize{}
+	for queue, size := range c.podSizes() {
+		if shared[size] == nil {
+			shared[size] = &madeSize{size, map[request][]admission.PodSet{}}
+		}
+		r.sizes[queue] = shared[size]
+	}
 	for i := range c.Queues {
 		for _, g := range c.Queues[i].Groups {
 			for _, name := range g.Resources {
@@ -55,27 +67,32 @@ func (r *requests) name(i int) string {
 	return r.names[i]
 }
 
-// podSets of a job: as many pods with all cards of a node as it takes, and one with the rest.
+// podSets of a job: as many pods with all cards of a node as it takes, and one with the rest. One that asks for no cards is as
+// many equal pods as it takes for each to fit on a node.
 func (r *requests) podSets(j *Job) []admission.PodSet {
 	if j.Found != nil {
 		return j.Found.workload.PodSets
 	}
+	size := r.sizes[j.Queue]
 	key := request{j.Cards, j.CPU, j.Memory}
-	if sets, ok := r.made[key]; ok {
+	if sets, ok := size.made[key]; ok {
 		return sets
 	}
 	var sets []admission.PodSet
-	if whole := int(j.Cards) / max(r.perNode, 1); whole > 0 {
-		sets = append(sets, r.podSet("main", j, whole, r.perNode, ""))
+	if whole := int(j.Cards) / size.cards; whole > 0 {
+		sets = append(sets, r.podSet("main", j, whole, size.cards, ""))
 	}
-	if rest := int(j.Cards) % max(r.perNode, 1); rest > 0 || len(sets) == 0 {
+	if rest := int(j.Cards) % size.cards; rest > 0 {
 		policy := ""
 		if len(sets) > 0 {
 			policy = r.lastPod
 		}
 		sets = append(sets, r.podSet("rest", j, 1, rest, policy))
 	}
-	r.made[key] = sets
+	if len(sets) == 0 {
+		sets = append(sets, r.podSet("rest", j, size.podsWithoutCards(j), 0, ""))
+	}
+	size.made[key] = sets
 	return sets
 }
 
@@ -83,7 +100,7 @@ func (r *requests) podSet(name string, j *Job, count, cards int, policy string) 
 	ps := admission.PodSet{Name: name, Count: int32(count), Policy: policy, Requests: admission.Requests{}, NodeRequests: admission.Requests{}}
 	part := func(all int64) int64 { // a pod's part of what the job asks for
 		if j.Cards == 0 {
-			return all
+			return (all + int64(count) - 1) / int64(count)
 		}
 		return all * int64(cards) / int64(j.Cards)
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/elastic-ai/elastic/internal/admission"
 )
@@ -33,6 +34,10 @@ type Trace struct {
 	// Duplicates are jobs with a name that an earlier line has.
 	Duplicates int
 	duplicate  string // the first of them, in words
+	// PartsApart are parts of jobs that are in another queue than their first part.
+	PartsApart int
+	// Start is when second 0 is, of a trace with dates.
+	Start time.Time
 }
 
 // LeftOut says how many lines of a trace are left out and why, the most frequent reason first; "" for none.
@@ -49,13 +54,21 @@ func LeftOut(skipped map[string]int) (lines int, why string) {
 
 // Notes are what is odd about a trace, and no reason not to simulate it.
 func (t *Trace) Notes() []string {
+	var notes []string
 	switch t.Duplicates {
 	case 0:
-		return nil
 	case 1:
-		return []string{t.duplicate + "; each is simulated as a job of its own"}
+		notes = append(notes, t.duplicate+"; each is simulated as a job of its own")
+	default:
+		notes = append(notes, fmt.Sprintf("%s, and %d more are there twice; each is simulated as a job of its own", t.duplicate, t.Duplicates-1))
 	}
-	return []string{fmt.Sprintf("%s, and %d more are there twice; each is simulated as a job of its own", t.duplicate, t.Duplicates-1)}
+	if t.PartsApart > 0 {
+		notes = append(notes, fmt.Sprintf("%s of heterogeneous jobs in another queue than the first part; each is simulated as a job of its own", number(int64(t.PartsApart), "line is a part", "lines are parts")))
+	}
+	if len(t.Jobs) > 0 && !slices.ContainsFunc(t.Jobs, func(j Job) bool { return j.Cards > 0 }) {
+		notes = append(notes, "no job of the trace asks for cards")
+	}
+	return notes
 }
 
 // sort brings the jobs into the order of submission, those of one second by their names.

@@ -60,9 +60,10 @@ const (
 	Drained             // a budget is spent
 	WaitsForBudget      // from now on
 	WaitsForReservation // what it would take is reserved for others
+	EndedAtLimit        // it ran as long as it may
 )
 
-var whatNames = [...]string{"submitted", "started", "preempted", "evicted", "ended", "moved", "drained", "waits for budget", "waits for reservation"}
+var whatNames = [...]string{"submitted", "started", "preempted", "evicted", "ended", "moved", "drained", "waits for budget", "waits for reservation", "ended at its limit"}
 
 func (w What) String() string { return whatNames[w] }
 
@@ -85,6 +86,7 @@ type state struct {
 	byFault   bool // it was for none's
 	byBudget  bool // it was for a budget
 	nominated bool // the engine has said that it waits for others to leave
+	atLimit   bool // it ended because it had run as long as it may
 	moving    bool // it moves to other nodes, and the engine has said nothing else of it since
 	// evictedFor is the UID of the job for which it was evicted last, while it waits.
 	evictedFor string
@@ -132,6 +134,8 @@ type World struct {
 	spot       *rand.Rand   // of spot nodes
 	leaving    map[int]bool // jobs that a plan evicts, while its others start
 	moves      moves
+	still      standstill
+	stopped    bool // before all was done that was to come
 	err        error
 }
 
@@ -153,7 +157,7 @@ func New(t *Trace, c *Cluster, s Settings) (*World, error) {
 		return nil, err
 	}
 	if missing := c.Missing(t); len(missing) > 0 {
-		return nil, &MissingQueuesError{Trace: t.Name, Queues: missing}
+		return nil, &MissingQueuesError{Trace: t.Name, Queues: missing, Ambiguous: c.Ambiguous}
 	}
 	quotas, err := c.newNominalQuotas()
 	if err != nil {
@@ -170,12 +174,12 @@ func New(t *Trace, c *Cluster, s Settings) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.placer = p
-	options := c.Options
-	options.Placer = p
-	options.Service = []admission.CardsPerUnit{{Resource: c.Cards, Cards: 1}}
-	w.engine = admission.New(options)
-	w.describe()
+	w.placer, w.engine = p, c.newEngine(p)
+	for i := range c.Nodes {
+		s := &nodeState{node: &c.Nodes[i], at: i}
+		w.nodes[s.node.Name] = s
+		w.order = append(w.order, s)
+	}
 	w.figures.begin(w)
 	w.learned = c.newLearned()
 	w.policies = w.newPolicies(quotas)
@@ -192,43 +196,51 @@ func New(t *Trace, c *Cluster, s Settings) (*World, error) {
 type MissingQueuesError struct {
 	Trace  string
 	Queues []string
+	// Ambiguous are LocalQueues of one name, by it.
+	Ambiguous map[string][]string
 }
 
 func (e *MissingQueuesError) Error() string {
+	for _, name := range e.Queues {
+		if several := e.Ambiguous[name]; len(several) > 0 {
+			return fmt.Sprintf("%s has jobs in queue %s, which may be any of %s: they belong to different ClusterQueues", e.Trace, name, join(several, 8))
+		}
+	}
 	return fmt.Sprintf("%s has jobs in queues that the cluster does not have: %s", e.Trace, join(e.Queues, 8))
 }
 
-// describe the cluster to the engines.
-func (w *World) describe() {
-	w.engine.Apply(admission.NamespaceChanged{Name: namespace})
-	for i := range w.cluster.Nodes {
-		n := &w.cluster.Nodes[i]
-		w.placer.Saw(n.object(true), false)
-		s := &nodeState{node: n, at: i}
-		w.nodes[n.Name] = s
-		w.order = append(w.order, s)
+// newEngine that decides, beside a placer; both are told of the cluster, in which nothing runs yet.
+func (c *Cluster) newEngine(p *placer.Placer) *admission.Engine {
+	options := c.Options
+	options.Placer = p
+	options.Service = []admission.CardsPerUnit{{Resource: c.Cards, Cards: 1}}
+	e := admission.New(options)
+	e.Apply(admission.NamespaceChanged{Name: namespace})
+	for i := range c.Nodes {
+		p.Saw(c.Nodes[i].object(true), false)
 	}
-	for _, t := range w.cluster.Topologies {
-		w.placer.Saw(t, false)
+	for _, t := range c.Topologies {
+		p.Saw(t, false)
 	}
-	for _, f := range w.cluster.Flavors {
-		w.engine.Apply(admission.FlavorChanged{Flavor: f})
+	for _, f := range c.Flavors {
+		e.Apply(admission.FlavorChanged{Flavor: f})
 	}
-	for _, c := range w.cluster.Cohorts {
-		w.engine.Apply(admission.CohortChanged{Cohort: c})
+	for _, co := range c.Cohorts {
+		e.Apply(admission.CohortChanged{Cohort: co})
 	}
-	for _, q := range w.cluster.Queues {
+	for _, q := range c.Queues {
 		q.NamespaceSelector = &admission.Term{}
-		w.engine.Apply(admission.QueueChanged{Queue: q})
-		w.engine.Apply(admission.LocalQueueChanged{LocalQueue: admission.LocalQueue{Key: admission.Key{Namespace: namespace, Name: q.Name}, Queue: q.Name}})
+		e.Apply(admission.QueueChanged{Queue: q})
+		e.Apply(admission.LocalQueueChanged{LocalQueue: admission.LocalQueue{Key: admission.Key{Namespace: namespace, Name: q.Name}, Queue: q.Name}})
 	}
-	for _, l := range w.cluster.LocalQueues {
-		w.engine.Apply(admission.NamespaceChanged{Name: l.Namespace})
-		w.engine.Apply(admission.LocalQueueChanged{LocalQueue: l})
+	for _, l := range c.LocalQueues {
+		e.Apply(admission.NamespaceChanged{Name: l.Namespace})
+		e.Apply(admission.LocalQueueChanged{LocalQueue: l})
 	}
-	for _, pod := range w.cluster.Pods {
-		w.placer.Saw(pod, false)
+	for _, pod := range c.Pods {
+		p.Saw(pod, false)
 	}
+	return e
 }
 
 // Run until every job has ended, or the end of the settings.
@@ -236,7 +248,7 @@ func (w *World) Run(ctx context.Context) (*Report, error) {
 	steps := 0
 	for w.err == nil {
 		at := w.nextTime()
-		if at == never || w.settings.Until > 0 && at > w.settings.Until {
+		if w.stopped = at != never && w.settings.Until > 0 && at > w.settings.Until; at == never || w.stopped {
 			break
 		}
 		w.step(at)
@@ -252,9 +264,7 @@ func (w *World) Run(ctx context.Context) (*Report, error) {
 	if w.err != nil {
 		return nil, w.err
 	}
-	if w.policies.idle() {
-		w.now = w.figures.at // nobody started since
-	}
+	w.endStill()
 	if w.settings.Until > w.now {
 		w.figures.pass(w, w.settings.Until)
 		w.now = w.settings.Until
@@ -263,16 +273,16 @@ func (w *World) Run(ctx context.Context) (*Report, error) {
 }
 
 // nextTime is when something happens next; never, once every job of the trace has ended or those that wait can never
-// start: nothing runs, nothing comes, no node is away, and no period of a budget or reservation ends that they wait for.
-// Faults and timers alone do not make a world go on.
+// start: nothing runs, nothing comes, no node that is away would help, and no period of a budget or reservation ends that they
+// wait for. Faults and timers alone do not make a world go on.
 func (w *World) nextTime() int64 {
 	runs, last := w.next-w.ended-w.figures.waiting, int64(never)
 	if w.next == len(w.jobs) {
 		if w.ended-w.over == len(w.jobs)-w.found {
 			return never
 		}
-		if runs == 0 && w.lost == 0 {
-			last = w.policies.helpsUntil(w)
+		if runs == 0 {
+			last = w.stillUntil()
 		}
 	}
 	at := w.timer
@@ -293,7 +303,7 @@ func (w *World) nextTime() int64 {
 
 // step to a second, and do all that happens in it.
 func (w *World) step(at int64) {
-	if !w.policies.idle() {
+	if !w.still.is {
 		w.figures.pass(w, at)
 	}
 	w.now = at
@@ -456,6 +466,7 @@ func (w *World) start(a *admission.Admit) {
 		w.err = fmt.Errorf("%s was admitted at %d s while it did not wait", w.trace.Jobs[i].ID, w.now)
 		return
 	}
+	w.goOn()
 	s.evictedFor = ""
 	w.nominate(s, false)
 	w.move(s, false)
@@ -474,8 +485,17 @@ func (w *World) start(a *admission.Admit) {
 	nodes := placer.NodePlacements(a.Admission.Placement)
 	w.occupy(i, nodes)
 	w.figures.start(w, i)
-	w.events.push(event{at: w.now + s.left, kind: jobEnds, of: int32(i), run: s.run})
+	w.ends(i, w.now+s.left)
 	w.watch(Moment{At: w.now, Job: i, What: Started, Nodes: nodes, By: -1})
+}
+
+// ends notes when a running job will end, and when it will have run as long as it may, if that is before.
+func (w *World) ends(i int, at int64) {
+	s := &w.jobs[i]
+	w.events.push(event{at: at, kind: jobEnds, of: int32(i), run: s.run})
+	if limit := w.trace.Jobs[i].Limit; limit > 0 && s.since+limit-s.ran < at {
+		w.events.push(event{at: max(w.now+1, s.since+limit-s.ran), kind: limitReached, of: int32(i), run: s.run})
+	}
 }
 
 // stop a running job's clock.
@@ -496,13 +516,17 @@ func (w *World) stop(i int) {
 func (w *World) end(i int, succeeds bool) {
 	w.stop(i)
 	s := &w.jobs[i]
-	s.phase, s.ended = over, w.now
+	s.phase, s.ended, s.atLimit = over, w.now, !succeeds
 	if w.ended++; w.trace.Jobs[i].Found != nil {
 		w.over++
 	}
 	w.engine.Apply(admission.WorkloadChanged{Workload: admission.Workload{Key: w.key(i), UID: w.requests.name(i), LocalQueue: w.localQueue(i).Name, Finished: true}})
 	w.learned.ended(w, i, succeeds)
-	w.watch(Moment{At: w.now, Job: i, What: Ended, By: -1})
+	what := Ended
+	if !succeeds {
+		what = EndedAtLimit
+	}
+	w.watch(Moment{At: w.now, Job: i, What: what, By: -1})
 }
 
 // evict a job as the engine asks. One that ran as long as it may is over.
@@ -538,7 +562,7 @@ func (w *World) requeue(i int, m Moment) {
 	w.stop(i)
 	r := w.settings.Restart
 	cost := r.OneNode
-	if int(w.trace.Jobs[i].Cards) > w.requests.perNode {
+	if j := &w.trace.Jobs[i]; int(j.Cards) > w.requests.sizes[j.Queue].cards {
 		cost = r.ManyNodes
 	}
 	if r.Checkpoint > 0 {

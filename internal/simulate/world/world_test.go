@@ -260,7 +260,7 @@ func TestEventHeap(t *testing.T) {
 
 func FuzzReadTrace(f *testing.F) {
 	f.Add(header + "a,,q,0,100,4,1,2,\n")
-	f.Add("JobID|Submit|Start|End\n1|2026-01-01T00:00:00|1|2\n")
+	f.Add("JobID|JobName|Submit|Start|End|AllocTRES\n1+0|a|b|2026-01-01T00:00:00|1|2|gres/gpu=1\n")
 	f.Add("name,num_gpu,gpu_milli,creation_time,deletion_time\np,1,1000,1,2\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		tr, err := ReadTrace(strings.NewReader(text), "fuzz")
@@ -273,4 +273,15 @@ func FuzzReadTrace(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A job that runs longer than it may is ended at its limit, over all its runs, and counted.
+func TestJobsEndAtTheirLimit(t *testing.T) {
+	tr := trace(t, "a,,q,0,100,8,,,\nb,,q,0,100,8,,,\nc,,q,20,10,8,,,\n")
+	tr.Jobs[0].Limit, tr.Jobs[1].Limit, tr.Jobs[2].Priority = 50, 100, 1
+	c := set(t, Partitions([]Share{{"q", 1, 8}}), "queue/q.withinClusterQueue=LowerPriority")
+	w, r := simulate(t, tr, c, Settings{})
+	if got, want := starts(w), "a 0-60, b 60-160, c 20-30"; got != want || r.OverLimit != 1 || r.Ended != 3 {
+		t.Errorf("%s, want %s; %d over their limit", got, want, r.OverLimit)
+	}
 }
