@@ -25,7 +25,7 @@ func (n *Node) ofRealCards(source *discovery.NVML, driver *backend.NodeDriver) [
 	}
 }
 
-// Divisions of a machine's cards, without a cluster.
+// Divisions of the cards of the node that this runs on, without a cluster.
 func Divisions(source *discovery.NVML, dir string) func(uuid string) ([]mig.Partition, bool) {
 	return (&mig.Backend{Lib: source.Lib(), Dir: dir}).Partitions
 }
