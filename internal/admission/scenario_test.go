@@ -33,7 +33,7 @@ import (
 //	flavor NAME [label=k:v] [taint=k:v:effect] [tolerate=k:v:effect] [topology=NAME]
 //	price FLAVOR gpu=N [start=DURATION] [losses=AN-HOUR] [closed=DURATION] [in=CLOUD/REGION:N[xSIZE] ...]   (N for a gpu and hour;
 //	      closed from now on; prices of regions, on nodes of so many gpus, to which a GiB costs 0.02 from another region and
-//	      0.09 from another cloud)
+//	      0.09 from another cloud) [largest=RESOURCE:N|RESOURCE:N ...]   (of nodes that are sold)
 //	cohort NAME [parent=NAME] [weight=N] [policy=fifo|drf|maxmin]
 //	queue NAME [cohort=NAME] [strict] [stop=hold|drain] [within=P] [reclaim=P] [borrowing=PRIORITY|any]
 //	      [weight=N] [when-borrow=next] [when-preempt=stay] [prefer=preemption] [selector=k:v] [usage]
@@ -450,6 +450,14 @@ func (sc *scenario) priceStatement(flavor string, a arguments) {
 		}
 		p.Regions = append(p.Regions, r)
 		p.OtherRegion, p.OtherCloud = 0.02, 0.09
+	}
+	for _, of := range a["largest"] {
+		node := Requests{}
+		for _, part := range strings.Split(of, "|") {
+			resource, n, _ := strings.Cut(part, ":")
+			node[resource] = parseAmount(resource, n)
+		}
+		p.Largest = append(p.Largest, node)
 	}
 	if a.has("closed") {
 		p.ClosedUntil = sc.shell.now.Add(a.duration("closed"))

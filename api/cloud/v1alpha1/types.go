@@ -1,6 +1,9 @@
 package v1alpha1
 
 import (
+	"cmp"
+
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -158,6 +161,9 @@ const ReasonMachineLost = "MachineLost"
 // message of a check that wants it begins with it.
 const ReasonBackToSpot = "BackToSpot"
 
+// CardResource is what the cards of the machines are called in quotas.
+func (s *CloudOfferSpec) CardResource() string { return cmp.Or(s.Resource, "nvidia.com/gpu") }
+
 // Cluster is the MultiKueueCluster that the prices are of; "": they are of a flavor.
 func (s *CloudOfferSpec) Cluster() string {
 	if s.Via == nil {
@@ -310,6 +316,13 @@ type CloudOfferStatus struct {
 	// +kubebuilder:validation:MaxItems=128
 	// +listType=atomic
 	Regions []RegionPrice `json:"regions,omitempty"`
+	// Largest is what a pod may ask of a machine, with via: of those that are meant, whether or not they can be had now, the ones of
+	// which no other has more of everything. A pod that fits on none of them is sent to another flavor. CPUs and memory are nine
+	// tenths of what the table says, and left out where it does not say.
+	//
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	Largest []corev1.ResourceList `json:"largest,omitempty"`
 	// RowsLeftOut is how many rows of the table could not be read, and RowProblems what was wrong with the first.
 	RowsLeftOut int32 `json:"rowsLeftOut,omitempty"`
 	// +listType=atomic

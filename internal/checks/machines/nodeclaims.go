@@ -157,7 +157,7 @@ func newClaim(wl *kueue.Workload, p *purchase, gpus float64, offer *cloudv1.Clou
 		Spec: NodeClaimSpec{
 			Taints:       flavor.Spec.NodeTaints,
 			NodeClassRef: NodeClassRef(*offer.Spec.Via.NodeClass),
-			Resources:    ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceName(resourceOf(offer)): *resource.NewQuantity(int64(gpus), resource.DecimalSI)}},
+			Resources:    ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceName(offer.Spec.CardResource()): *resource.NewQuantity(int64(gpus), resource.DecimalSI)}},
 			ExpireAfter:  cmp.Or(offer.Spec.Via.ExpireAfter, "168h"), TerminationGracePeriod: terminationGrace,
 		},
 	}
@@ -170,7 +170,7 @@ func newClaim(wl *kueue.Workload, p *purchase, gpus float64, offer *cloudv1.Clou
 
 // sameAsNew says that a NodeClaim is as one that would be made today: the flavor and the CloudOffer may have changed since.
 func sameAsNew(n *NodeClaim, offer *cloudv1.CloudOffer, flavor *kueue.ResourceFlavor) bool {
-	cards := n.Spec.Resources.Requests[corev1.ResourceName(resourceOf(offer))]
+	cards := n.Spec.Resources.Requests[corev1.ResourceName(offer.Spec.CardResource())]
 	p := readClaim(n).purchase
 	fresh, err := newClaim(&kueue.Workload{}, &p, float64(cards.Value()), offer, flavor)
 	if err != nil {
@@ -197,10 +197,6 @@ func placeLabels(p cloud.Place, offer *cloudv1.CloudOffer) map[string]string {
 		labels[cmp.Or(offer.Spec.Via.ZoneLabel, corev1.LabelTopologyZone)] = p.Zone
 	}
 	return labels
-}
-
-func resourceOf(offer *cloudv1.CloudOffer) string {
-	return cmp.Or(offer.Spec.Resource, "nvidia.com/gpu")
 }
 
 func plural(n int, what string) string {

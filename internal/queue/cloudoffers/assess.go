@@ -62,6 +62,9 @@ func price(status *v1alpha1.CloudOfferStatus, offer *v1alpha1.CloudOffer, offers
 		status.ClosedUntil = &metav1.Time{Time: opens}
 	}
 	status.Regions = regions(offer, offers, startUp, learned, now)
+	if offer.Spec.NodeClass() != nil {
+		status.Largest = largest(offers, offer.Spec.CardResource())
+	}
 	status.Cheapest = &v1alpha1.Sale{
 		Cloud: o.Cloud, Region: o.Region, Zone: o.Zone, InstanceType: o.InstanceType, CapacityType: capacityType(o.Spot),
 		GPUs: decimal(o.GPUs), PricePerHour: decimal(o.Price),
