@@ -26,6 +26,9 @@ type FlavorPrice struct {
 	ClosedUntil time.Time
 	// Unknown says that nodes are bought, and not for how much: as if they could not be had.
 	Unknown bool
+	// Spot says that only spot nodes are sold. Their check waits for them where a deadline allows it, and hands the workload over to
+	// another flavor in time.
+	Spot bool
 	// Largest are nodes of which none has less of everything than another that is sold: what pods may ask of each, of the resources
 	// that are known. A pod that asks for more than any of them has does not fit on the flavor. None: any pod does.
 	Largest []Requests
@@ -164,10 +167,33 @@ func (e *Engine) flavorOrder(a *assignment, g int, grp *group, total []podReques
 	slices.SortStableFunc(order, func(i, j int) int {
 		x, y := e.flavors[grp.flavors[i].flavor], e.flavors[grp.flavors[j].flavor]
 		of, than := e.costOn(a, g, x, total), e.costOn(a, g, y, total)
-		return cmp.Or(compareBools(x.closed(e.at) || of.none, y.closed(e.at) || than.none), cmp.Compare(of.sum(), than.sum()))
+		last := func(f *flavor, c cost) bool { return f.closed(e.at) || c.none || a.w.spec.HandedOver && f.spot() }
+		return cmp.Or(compareBools(last(x, of), last(y, than)), cmp.Compare(of.sum(), than.sum()))
 	})
+	if a.w.spec.Waits && !a.w.spec.HandedOver {
+		e.spotFirst(a, g, grp, total, order)
+	}
 	return order
 }
+
+// spotFirst moves flavors to the front whose spot nodes cannot be had now, where the first one is on demand and costs more: when to wait
+// for spot, and until when, is for the check of such a flavor to say.
+func (e *Engine) spotFirst(a *assignment, g int, grp *group, total []podRequest, order []int) {
+	first := e.flavors[grp.flavors[order[0]].flavor]
+	least := e.costOn(a, g, first, total)
+	if first.price == nil || first.spot() || first.price.LossRate > 0 || first.closed(e.at) || least.none {
+		return
+	}
+	waitedFor := func(i int) bool {
+		f := e.flavors[grp.flavors[i].flavor]
+		c := e.costOn(a, g, f, total)
+		return f.spot() && !f.price.Unknown && f.closed(e.at) && !c.none && c.sum() < least.sum()
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return compareBools(!waitedFor(i), !waitedFor(j)) })
+}
+
+// spot says that a flavor sells spot nodes alone.
+func (f *flavor) spot() bool { return f.price != nil && f.price.Spot }
 
 // hasPrices says that a flavor of a group has a price.
 func (e *Engine) hasPrices(grp *group) bool {

@@ -20,6 +20,7 @@ func (w *world) drawPrice() {
 		Flavor: name, Resource: CPU, Price: float64(rapid.IntRange(0, 3).Draw(w.t, "price")), LossRate: float64(rapid.IntRange(0, 2).Draw(w.t, "losses")),
 		StartUp: time.Duration(rapid.IntRange(0, 30).Draw(w.t, "start-up")) * time.Minute,
 	}
+	p.Spot = rapid.Bool().Draw(w.t, "only spot")
 	p.Unknown = rapid.IntRange(0, 5).Draw(w.t, "not known") == 0
 	for _, region := range []string{"east", "west"} {
 		if rapid.Bool().Draw(w.t, region) {

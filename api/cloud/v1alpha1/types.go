@@ -161,6 +161,10 @@ const ReasonMachineLost = "MachineLost"
 // message of a check that wants it begins with it.
 const ReasonBackToSpot = "BackToSpot"
 
+// ReasonOnDemand is the reason of the eviction of a workload that was to have spot machines and has waited for them long enough, so that
+// it gets another flavor, whose machines are on demand. The message of a check that wants it begins with it.
+const ReasonOnDemand = "OnDemand"
+
 // CardResource is what the cards of the machines are called in quotas.
 func (s *CloudOfferSpec) CardResource() string { return cmp.Or(s.Resource, "nvidia.com/gpu") }
 

@@ -29,6 +29,7 @@ const (
 func (v *view) history(wl *kueue.Workload) {
 	v.before, v.admitted, v.saved = workload.RanBefore(wl), workload.AdmittedAt(wl), workload.CheckpointedAt(wl)
 	v.moved, v.ends = workload.Evictions(wl, cloudv1.ReasonBackToSpot), workload.IsOfPods(wl)
+	v.handedOver = !workload.MayBeHandedOver(wl)
 }
 
 // moving is when a workload was evicted to go back to spot nodes; zero: it was not, or does not come back.

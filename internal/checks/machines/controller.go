@@ -238,9 +238,17 @@ func (c *workloads) parts(ctx context.Context, wl *kueue.Workload, offers []clou
 		default:
 			p.fitOn(sold, offer)
 			p.bring(wl, offer)
+			if p.others, err = c.onDemandElsewhere(ctx, wl, &p, offers); err != nil {
+				return nil, err
+			}
 		}
 		p.known = p.known || offer.Status.ClosedUntil != nil && offer.Status.ClosedUntil.After(now)
 		parts = append(parts, p)
+	}
+	if len(parts) > 1 { // what is not handed over would have to be given back, too
+		for i := range parts {
+			parts[i].others = nil
+		}
 	}
 	return parts, nil
 }

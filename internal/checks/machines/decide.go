@@ -43,6 +43,7 @@ type view struct {
 	saved      time.Time     // when it last saved its work, as it says; zero: it does not
 	moved      int           // how often it was stopped to go back to spot nodes
 	moving     time.Time     // when it was evicted for that, and has no quota since; zero: it was not
+	handedOver bool          // it was to get nodes on demand of another flavor, and did not
 	ends       bool          // with an eviction: nobody starts its pods again
 	parts      []part        // with wants
 	claims     []claim
@@ -246,6 +247,9 @@ func (v *view) obtain(p *plan, next *kueue.AdmissionCheckState) {
 	var updates []kueue.PodSetUpdate
 	for i := range v.parts {
 		a := v.obtainPart(&v.parts[i], p)
+		if note := v.deadlineNote(&v.parts[i]); note != "" && (a.state == kueue.CheckStatePending || a.state == kueue.CheckStateReady) {
+			a.message += "; " + note
+		}
 		updates = append(updates, a.updates...)
 		if i == 0 || slices.Index(worst, a.state) < slices.Index(worst, all.state) {
 			all = a
@@ -284,11 +288,13 @@ func (v *view) obtainPart(part *part, p *plan) answer {
 		return v.await(part, ordered, p)
 	}
 	job := v.job(part)
-	choice := cloud.Choose(&job, v.withIdle(part), v.learned, v.now)
+	choice := cloud.Choose(&job, part.withOthers(v.withIdle(part)), v.learned, v.now)
 	switch {
 	case choice.Action == cloud.Wait && !math.IsInf(choice.Cost, 1):
 		p.lookAt(choice.Until, v.now)
 		return answer{state: kueue.CheckStatePending, message: waitsForSpot(part.flavor, &choice)}
+	case choice.Action == cloud.Buy && part.sellerOf(choice.Offer) != "":
+		return handOver(part, &choice, part.sellerOf(choice.Offer))
 	case choice.Action == cloud.Buy:
 		first := v.attempt(part, choice.Offer, p)
 		v.fill(first, nil, p)

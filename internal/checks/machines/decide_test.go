@@ -113,6 +113,8 @@ type cluster struct {
 	idleFor time.Duration
 	moves   int // how often a workload may go back to spot nodes
 	without int // so many of the first offers are not sold any more
+	// spotAlone has the flavor sell spot nodes alone, and sibling those on demand by another one.
+	spotAlone, sibling bool
 }
 
 // world is a workload in a cluster, on which decisions are carried out.
@@ -134,7 +136,16 @@ func (c *cluster) with(wl *kueue.Workload) *world {
 
 func (w *world) view() *view {
 	p := podsOn(w.wl, h100())
-	p.fitOn(sold()[w.without:], h100())
+	offers := sold()[w.without:]
+	if w.spotAlone {
+		offers = slices.DeleteFunc(offers, func(o cloud.Offer) bool { return !o.Spot })
+	}
+	p.fitOn(offers, h100())
+	if w.sibling && workload.MayBeHandedOver(w.wl) {
+		onDemand := h100()
+		onDemand.Name = "h100-on-demand"
+		p.others = p.onDemandOf(w.wl, sold(), onDemand)
+	}
 	p.bring(w.wl, h100())
 	p.known = p.known || w.closed
 	v := &view{

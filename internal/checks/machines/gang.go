@@ -30,6 +30,8 @@ type part struct {
 	pods   []pods
 	// offers are those of the flavor's CloudOffer on which all pods fit, each with the number of nodes they need.
 	offers []cloud.Offer
+	// others are those on demand of other flavors, where this one has none, for who may wait for spot nodes.
+	others []sale
 	// unfit says why the pods fit on no node that is sold, and problem why nothing is known to be sold; "": they do, it is.
 	unfit, problem string
 	startUp        time.Duration

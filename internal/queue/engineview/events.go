@@ -81,6 +81,7 @@ func flavorPrice(o *cloud.CloudOffer) admission.Event {
 		StartUp: o.Status.StartUp.Duration, LossRate: losses,
 	}}
 	event.Price.Regions = regionPrices(o, unit)
+	event.Price.Spot = o.Spec.NodeClass() != nil && o.Spec.Match.CapacityType == cloud.Spot
 	for _, node := range o.Status.Largest {
 		has := admission.Requests{}
 		for name, amount := range node {
