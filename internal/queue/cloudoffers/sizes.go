@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// usable is the part of a machine's CPUs and memory that is reckoned to be left for pods.
+	// usable is the part of a node's CPUs and memory that is reckoned to be left for pods.
 	usable = 0.9
-	// unlimited is what a machine has of which the table does not say.
+	// unlimited is what a node has of which the table does not say.
 	unlimited = 1 << 60
-	// mostSizes is how many largest machines a status has.
+	// mostSizes is how many largest nodes a status has.
 	mostSizes = 16
 )
 
-// Size is what pods may ask of a machine.
+// Size is what pods may ask of a node.
 type Size struct{ Cards, MilliCPUs, Memory int64 }
 
-// SizeOf is what pods may ask of an offer's machine.
+// SizeOf is what pods may ask of an offer's node.
 func SizeOf(o *cloud.Offer) Size {
 	s := Size{Cards: int64(o.GPUs), MilliCPUs: unlimited, Memory: unlimited}
 	if o.VCPUs > 0 {
@@ -34,12 +34,12 @@ func SizeOf(o *cloud.Offer) Size {
 	return s
 }
 
-// holds says that a machine has as much of everything as another one.
+// holds says that a node has as much of everything as another one.
 func (s Size) holds(other Size) bool {
 	return s.Cards >= other.Cards && s.MilliCPUs >= other.MilliCPUs && s.Memory >= other.Memory
 }
 
-// largest are the machines of which no other has more of everything. Of too many, one is left that has the most of each: a pod that
+// largest are the nodes of which no other has more of everything. Of too many, one is left that has the most of each: a pod that
 // fits on none of them fits on none that is sold.
 func largest(offers []cloud.Offer, cards string) []corev1.ResourceList {
 	var sizes []Size

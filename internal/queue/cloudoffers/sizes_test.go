@@ -12,9 +12,9 @@ import (
 	"github.com/elastic-ai/elastic/internal/cloud"
 )
 
-// A pod that fits on a machine which is sold fits on one of the largest, and the other way round while those can be listed. Closed
+// A pod that fits on a node which is sold fits on one of the largest, and the other way round while those can be listed. Closed
 // places count: what is sold out now is sold again.
-func TestLargestMachines(t *testing.T) {
+func TestLargestNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 		number := func(most int) *rapid.Generator[float64] {
@@ -53,7 +53,7 @@ func missing(node corev1.ResourceList, name corev1.ResourceName) bool {
 }
 
 // What nodes there are of a flavor whose nodes are made by somebody else, and those of another cluster, the table does not say.
-func TestLargestMachinesOfWhatIsBoughtHere(t *testing.T) {
+func TestLargestNodesOfWhatIsBoughtHere(t *testing.T) {
 	offers := []cloud.Offer{{GPUs: 8, Price: 1}}
 	for _, via := range []*v1alpha1.Via{nil, {Cluster: "east"}} {
 		if status := Priced(of(v1alpha1.CloudOfferSpec{Via: via}), offers, 0, nil, time.Time{}); len(status.Largest) > 0 {

@@ -44,7 +44,7 @@ func Evictions(wl *kueue.Workload, reason string) (n int) {
 	return n
 }
 
-// MayBeHandedOver says that a workload may be evicted to get machines on demand: it was not, or was evicted as often for other reasons. So
+// MayBeHandedOver says that a workload may be evicted to get nodes on demand: it was not, or was evicted as often for other reasons. So
 // where the flavor that it is handed over to has no quota for it, it is not handed over again and again.
 func MayBeHandedOver(wl *kueue.Workload) bool {
 	if wl.Status.SchedulingStats == nil {
