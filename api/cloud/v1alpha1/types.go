@@ -93,11 +93,11 @@ type CloudOfferSpec struct {
 	// MovesToSpot is how often a job that runs on machines on demand may be stopped to go on on spot machines of the flavor, where
 	// that is expected to cost clearly less. They are bought first, and the job runs on until all are there. Only jobs are moved that
 	// say how long they run at most, how often they save their work, and when they should be done or what their delay is worth.
-	// Never unless set.
+	// 4 unless set; 0: never.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10
-	MovesToSpot int32 `json:"movesToSpot,omitempty"`
+	MovesToSpot *int32 `json:"movesToSpot,omitempty"`
 	// Egress is what it costs to bring the input of a job to the flavor's nodes, where the job says how large it is and where
 	// it lies. Within a region it costs nothing.
 	Egress Egress `json:"egress,omitempty"`
@@ -164,6 +164,20 @@ const ReasonBackToSpot = "BackToSpot"
 // ReasonOnDemand is the reason of the eviction of a workload that was to have spot machines and has waited for them long enough, so that
 // it gets another flavor, whose machines are on demand. The message of a check that wants it begins with it.
 const ReasonOnDemand = "OnDemand"
+
+// usualMoves is how often jobs are moved where nobody says, as in the figures of docs/benchmarks.md.
+const usualMoves = 4
+
+// Moves is how often a job may be moved from machines on demand to spot machines of the flavor.
+func (s *CloudOfferSpec) Moves() int {
+	switch {
+	case s.NodeClass() == nil:
+		return 0
+	case s.MovesToSpot == nil:
+		return usualMoves
+	}
+	return max(0, int(*s.MovesToSpot))
+}
 
 // CardResource is what the cards of the machines are called in quotas.
 func (s *CloudOfferSpec) CardResource() string { return cmp.Or(s.Resource, "nvidia.com/gpu") }

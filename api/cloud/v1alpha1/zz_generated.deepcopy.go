@@ -89,6 +89,11 @@ func (in *CloudOfferSpec) DeepCopyInto(out *CloudOfferSpec) {
 		*out = new(Via)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.MovesToSpot != nil {
+		in, out := &in.MovesToSpot, &out.MovesToSpot
+		*out = new(int32)
+		**out = **in
+	}
 	in.Egress.DeepCopyInto(&out.Egress)
 }
 

@@ -138,9 +138,7 @@ func keepIdle(offers []cloudv1.CloudOffer) map[string]time.Duration {
 func movesToSpot(offers []cloudv1.CloudOffer) map[string]int {
 	moves := map[string]int{}
 	for i := range offers {
-		if offers[i].Spec.NodeClass() != nil {
-			moves[offers[i].Name] = int(offers[i].Spec.MovesToSpot)
-		}
+		moves[offers[i].Name] = offers[i].Spec.Moves()
 	}
 	return moves
 }
