@@ -104,6 +104,7 @@ func (v *view) awaitMove(job *cloud.Job, part *part, ordered []*claim, p *plan, 
 	}
 	if left := began.Add(longestStart).Sub(v.now); there < first.Nodes && left > 0 {
 		v.fill(first, ordered, p)
+		v.learnSale(ordered, p)
 		p.look(left)
 		next.Message += "; moves to spot: " + waiting(there, first.Nodes, first.Place).message
 		return

@@ -432,6 +432,7 @@ func (v *view) await(part *part, ordered []*claim, p *plan) answer {
 	}
 	v.fill(first, ordered, p)
 	if there < first.Nodes {
+		v.learnSale(ordered, p)
 		return waiting(there, first.Nodes, first.Place)
 	}
 	v.learnStart(ordered, p)
@@ -444,6 +445,28 @@ func (v *view) await(part *part, ordered []*claim, p *plan) answer {
 		a.updates = append(a.updates, kueue.PodSetUpdate{Name: set, NodeSelector: map[string]string{cloudv1.PurchaseLabel: first.group(v.uid)}, Annotations: notes})
 	}
 	return a
+}
+
+// learnSale counts that nodes were sold as soon as all of them are: others need not wait until they have started. What was seen of the place
+// since then counts more.
+func (v *view) learnSale(ordered []*claim, p *plan) {
+	first, sold := ordered[0], time.Time{}
+	if len(ordered) < first.Nodes {
+		return
+	}
+	for _, c := range ordered {
+		switch {
+		case c.adopted(v.uid):
+		case !c.launched:
+			return
+		case c.launchedAt.After(sold):
+			sold = c.launchedAt
+		}
+	}
+	if seen := v.learned.Of(first.Place); !sold.IsZero() && (seen == nil || seen.At.Before(sold)) {
+		v.learned.Obtained(first.Place, first.wanted(), v.now)
+		p.learned(first)
+	}
 }
 
 // learnStart counts that nodes were sold, and how long the last of them took. Those that were there already say nothing.

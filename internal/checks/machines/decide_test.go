@@ -224,7 +224,10 @@ func (w *world) register() {
 	for i := range w.claims {
 		c := &w.claims[i]
 		if c.live() && !c.registered {
-			c.launched, c.registered, c.registeredAt = true, true, w.now
+			if !c.launched {
+				c.launched, c.launchedAt = true, w.now
+			}
+			c.registered, c.registeredAt = true, w.now
 		}
 	}
 }
@@ -641,7 +644,9 @@ func (w *world) happens(t *rapid.T) {
 		case 1:
 			c.refused = !c.launched
 		case 2:
-			c.launched = !c.refused
+			if !c.launched && !c.refused {
+				c.launched, c.launchedAt = true, w.now
+			}
 		default:
 			w.register()
 		}
@@ -677,6 +682,9 @@ func (w *world) holds(t *rapid.T, p plan, whole bool) {
 	}
 	if whole && len(attempts) > 1 {
 		t.Fatalf("nodes of %d attempts: %+v", len(attempts), w.claims)
+	}
+	if w.phase == wants && whole && w.live() > 0 && w.state.State == kueue.CheckStatePending {
+		w.saleIsKnown(t, mine)
 	}
 	if w.phase == wants && p.state != nil && p.state.State == kueue.CheckStateReady && whole {
 		group := p.state.PodSetUpdates[0].NodeSelector[cloudv1.PurchaseLabel]

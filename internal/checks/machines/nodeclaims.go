@@ -75,6 +75,7 @@ type claim struct {
 	unfit        bool      // idle, and not what would be bought today, or others have nodes with its label
 	refused      bool      // Karpenter says that it cannot be launched
 	launched     bool
+	launchedAt   time.Time
 	registered   bool
 	registeredAt time.Time
 }
@@ -126,6 +127,9 @@ func readClaim(n *NodeClaim) claim {
 	launched, registered := apimeta.FindStatusCondition(n.Status.Conditions, Launched), apimeta.FindStatusCondition(n.Status.Conditions, Registered)
 	c.launched = launched != nil && launched.Status == metav1.ConditionTrue
 	c.refused = launched != nil && (launched.Status == metav1.ConditionFalse || !c.launched && strings.HasPrefix(launched.Reason, "InsufficientCapacity"))
+	if c.launched {
+		c.launchedAt = launched.LastTransitionTime.Time
+	}
 	if registered != nil && registered.Status == metav1.ConditionTrue {
 		c.registered, c.registeredAt = true, registered.LastTransitionTime.Time
 	}
