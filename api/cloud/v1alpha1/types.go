@@ -373,6 +373,8 @@ type PlaceStatus struct {
 	Zone         string       `json:"zone,omitempty"`
 	InstanceType string       `json:"instanceType"`
 	CapacityType CapacityType `json:"capacityType"`
+	// PricePerHour is what a machine costs there by the table now, in US dollars; empty: the table does not sell it any more.
+	PricePerHour string `json:"pricePerHour,omitempty"`
 	// Obtainable says that machines could be had when that was last seen.
 	Obtainable bool        `json:"obtainable"`
 	LastSeen   metav1.Time `json:"lastSeen"`

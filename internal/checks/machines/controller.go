@@ -335,9 +335,9 @@ func (c *workloads) remember(ctx context.Context, t *transaction, flavor string)
 	}
 	was := is.DeepCopy()
 	known := cloudoffers.Learned(t.offers[at : at+1])
-	is.Status.Places = cloudoffers.Places(t.view.learned, func(p cloud.Place) bool {
+	is.Status.Places = cloudoffers.WithPricesOf(cloudoffers.Places(t.view.learned, func(p cloud.Place) bool {
 		return known.Of(p) != nil || slices.Contains(t.counted[flavor], p)
-	}, t.now)
+	}, t.now), was.Status.Places)
 	if err := c.client.Status().Patch(ctx, is, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}

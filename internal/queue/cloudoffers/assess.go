@@ -31,13 +31,14 @@ type problem struct{ reason, text string }
 func (p problem) Error() string { return p.text }
 
 // assess is what a CloudOffer's table says, and what was learned of the places in it: all of its status but the
-// conditions. Rows that cannot be read are reported and left out; err is a problem.
+// conditions; of places only the prices are new. Rows that cannot be read are reported and left out; err is a problem.
 func assess(offer *v1alpha1.CloudOffer, table string, learned *cloud.Learned, now time.Time) (status v1alpha1.CloudOfferStatus, err error) {
 	startUp, err := StartUp(offer)
 	if err != nil {
 		return status, err
 	}
 	offers, bad, err := matching(offer, table)
+	status.Places = withPrices(offer.Status.Places, offers)
 	status.RowsLeftOut = int32(len(bad))
 	for _, row := range bad[:min(len(bad), namedRows)] {
 		status.RowProblems = append(status.RowProblems, row.Error())

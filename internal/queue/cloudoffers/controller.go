@@ -133,15 +133,27 @@ func (o *offers) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	result := reconcile.Result{RequeueAfter: reopens(was.Status.Places, status.ClosedUntil, o.now())}
 	is := was.DeepCopy()
 	is.Status = status
-	is.Status.ObservedGeneration, is.Status.Conditions, is.Status.Places = was.Generation, was.DeepCopy().Status.Conditions, was.Status.Places
+	is.Status.ObservedGeneration, is.Status.Conditions = was.Generation, was.DeepCopy().Status.Conditions
+	if err != nil {
+		is.Status.Places = withPrices(was.Status.Places, nil)
+	}
 	c := condition(was, &status, err)
 	c.LastTransitionTime = metav1.NewTime(o.now())
 	apimeta.SetStatusCondition(&is.Status.Conditions, c)
 	if equality.Semantic.DeepEqual(was.Status, is.Status) {
 		return result, nil
 	}
-	// Places are written by the purchasing check, and from what other clusters report; they are not in the patch.
-	if err := o.client.Status().Patch(ctx, is, client.MergeFrom(was)); err != nil {
+	// Places are written by the purchasing check, and from what other clusters report. They are in the patch only if a price in them
+	// changed, and then nothing else may have.
+	patch := client.MergeFrom(was)
+	if !equality.Semantic.DeepEqual(was.Status.Places, is.Status.Places) {
+		patch = client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})
+	}
+	err = o.client.Status().Patch(ctx, is, patch)
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: time.Second}, nil
+	}
+	if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	return result, nil

@@ -3,6 +3,7 @@ package cloudoffers
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,4 +130,40 @@ func TestClosedPlaces(t *testing.T) {
 	if err != nil || status.ClosedUntil != nil || status.PricePerHour != "5" {
 		t.Errorf("what was closed longest ago may sell again: %v %+v", err, status)
 	}
+}
+
+// Each place has what its nodes cost by the table now. Who writes what was learned leaves the prices, and a place that is not sold any more has
+// none; what was learned of it is there still.
+func TestPricesOfPlaces(t *testing.T) {
+	l := &cloud.Learned{}
+	l.Obtained(place("use1-az1", true), 2, noon)
+	l.StockOut(place("use1-az9", true), 2, noon)
+	offer := of(v1alpha1.CloudOfferSpec{})
+	offer.Status.Places = Places(l, everywhere, noon)
+	prices := func(what, want string) {
+		t.Helper()
+		got := ""
+		for i := range offer.Status.Places {
+			got += offer.Status.Places[i].Zone + "=" + offer.Status.Places[i].PricePerHour + " "
+		}
+		if got != want || !SamePlaces(offer.Status.Places, Places(l, everywhere, noon)) {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	assessed := func(table string) {
+		status, err := assess(offer, table, l, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		offer.Status.Places = status.Places
+	}
+	assessed(table)
+	prices("sold", "use1-az1=40 use1-az9= ")
+	l.Running(place("use1-az1", true), noon.Add(time.Minute))
+	offer.Status.Places = WithPricesOf(Places(l, everywhere, noon), offer.Status.Places)
+	prices("something is learned", "use1-az1=40 use1-az9= ")
+	assessed(strings.ReplaceAll(table, "98.32,40", "98.32,41.5"))
+	prices("another price", "use1-az1=41.5 use1-az9= ")
+	assessed(strings.ReplaceAll(table, "98.32,40", "98.32,"))
+	prices("sold on demand alone", "use1-az1= use1-az9= ")
 }
