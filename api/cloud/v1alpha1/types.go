@@ -278,6 +278,8 @@ const (
 
 // Match says which machines are meant. What is not set does not matter.
 type Match struct {
+	// Clouds may be names that a price table may not use otherwise: one of a cloud that is not known is taken for a slip.
+	//
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=128
 	// +listType=set

@@ -113,7 +113,7 @@ func TestOnDemandElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cq).Build()
-	handles := &workloads{client: c, tables: cloudoffers.Tables{Client: c}}
+	handles := &workloads{client: c, tables: cloudoffers.NewTables(c, "")}
 	for name, test := range map[string]struct {
 		edit func(wl *kueue.Workload)
 		want []string

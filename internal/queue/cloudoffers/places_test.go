@@ -114,19 +114,19 @@ func TestClosedPlaces(t *testing.T) {
 	spec := v1alpha1.CloudOfferSpec{Match: v1alpha1.Match{GPUs: []string{"H100"}, CapacityType: v1alpha1.Spot}}
 	l := &cloud.Learned{}
 	l.StockOut(cloud.Place{Cloud: "aws", Region: "us-east-1", Zone: "use1-az1", InstanceType: "p5.48xlarge", Spot: true}, 8, noon)
-	status, err := assess(of(spec), table, l, noon.Add(time.Second))
+	status, err := assess(of(spec), matching(of(spec), table), l, noon.Add(time.Second))
 	if err != nil || status.ClosedUntil != nil || status.PricePerHour != "6.5" {
 		t.Errorf("%v %+v", err, status)
 	}
 	dear := cloud.Place{Cloud: "gcp", Region: "us-central1", Zone: "us-central1-a", InstanceType: "a3-highgpu-8g", Spot: true}
 	l.StockOut(dear, 2, noon.Add(time.Minute))
-	status, err = assess(of(spec), table, l, noon.Add(time.Minute))
+	status, err = assess(of(spec), matching(of(spec), table), l, noon.Add(time.Minute))
 	if err != nil || status.ClosedUntil == nil || !status.ClosedUntil.Time.Equal(noon.Add(2*time.Minute)) || status.PricePerHour != "5" {
 		t.Errorf("%v %+v", err, status)
 	}
 	l.Obtained(dear, 2, noon.Add(2*time.Minute))
 	l.Started(dear, 3*time.Minute)
-	status, err = assess(of(spec), table, l, noon.Add(2*time.Minute+time.Second))
+	status, err = assess(of(spec), matching(of(spec), table), l, noon.Add(2*time.Minute+time.Second))
 	if err != nil || status.ClosedUntil != nil || status.PricePerHour != "5" {
 		t.Errorf("what was closed longest ago may sell again: %v %+v", err, status)
 	}
@@ -151,7 +151,7 @@ func TestPricesOfPlaces(t *testing.T) {
 		}
 	}
 	assessed := func(table string) {
-		status, err := assess(offer, table, l, noon)
+		status, err := assess(offer, matching(offer, table), l, noon)
 		if err != nil {
 			t.Fatal(err)
 		}
