@@ -153,6 +153,10 @@ const (
 // hour, in US dollars.
 const PriceAnnotation = "elasticai.io/price-per-hour"
 
+// BoughtAtAnnotation is beside PriceAnnotation, with when the first of these nodes was ordered, as in 2026-01-02T15:04:05Z: they are paid for
+// from then on, and not from when the workload starts. Nodes that another workload had before are not ordered.
+const BoughtAtAnnotation = "elasticai.io/bought-at"
+
 // ReasonMachineLost is the reason of the eviction of a workload one of whose bought nodes is gone. The message of a check that
 // wants it begins with it.
 const ReasonMachineLost = "MachineLost"

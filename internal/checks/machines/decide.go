@@ -440,6 +440,9 @@ func (v *view) await(part *part, ordered []*claim, p *plan) answer {
 	var notes map[string]string
 	if i := slices.IndexFunc(part.offers, func(o cloud.Offer) bool { return o.Place == first.Place }); i >= 0 {
 		notes = map[string]string{cloudv1.PriceAnnotation: strconv.FormatFloat(part.offers[i].Price*float64(first.Nodes), 'f', 2, 64)}
+		if began, _ := v.startOf(ordered); !began.IsZero() {
+			notes[cloudv1.BoughtAtAnnotation] = began.UTC().Format(time.RFC3339)
+		}
 	}
 	for _, set := range part.sets {
 		a.updates = append(a.updates, kueue.PodSetUpdate{Name: set, NodeSelector: map[string]string{cloudv1.PurchaseLabel: first.group(v.uid)}, Annotations: notes})
@@ -471,7 +474,18 @@ func (v *view) learnSale(ordered []*claim, p *plan) {
 
 // learnStart counts that nodes were sold, and how long the last of them took. Those that were there already say nothing.
 func (v *view) learnStart(ordered []*claim, p *plan) {
-	var began, done time.Time
+	began, done := v.startOf(ordered)
+	if began.IsZero() {
+		return
+	}
+	first := ordered[0]
+	v.learned.Obtained(first.Place, first.wanted(), v.now)
+	v.learned.Started(first.Place, max(time.Second, done.Sub(began)))
+	p.learned(first)
+}
+
+// startOf is when the first of some nodes was ordered and the last of them was there; zero: others had all of them before.
+func (v *view) startOf(ordered []*claim) (began, done time.Time) {
 	for _, c := range ordered {
 		if c.adopted(v.uid) {
 			continue
@@ -483,11 +497,5 @@ func (v *view) learnStart(ordered []*claim, p *plan) {
 			done = c.registeredAt
 		}
 	}
-	if began.IsZero() {
-		return
-	}
-	first := ordered[0]
-	v.learned.Obtained(first.Place, first.wanted(), v.now)
-	v.learned.Started(first.Place, max(time.Second, done.Sub(began)))
-	p.learned(first)
+	return began, done
 }

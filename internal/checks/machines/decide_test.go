@@ -260,6 +260,9 @@ func TestOneWorkloadOneOffer(t *testing.T) {
 	if seen := w.learned.Of(sold()[0].Place); seen == nil || !seen.Obtainable || seen.StartUpHours != (4*time.Minute).Hours() {
 		t.Errorf("learned %+v", seen)
 	}
+	if at := w.state.PodSetUpdates[0].Annotations[cloudv1.BoughtAtAnnotation]; at != noon.Format(time.RFC3339) {
+		t.Errorf("ordered at %q", at)
+	}
 	if p, _ := w.step(99); len(p.letGo)+len(p.buy)+len(p.counted) > 0 {
 		t.Errorf("it is done, and does %+v", p)
 	}
@@ -485,6 +488,9 @@ func TestIdleNodes(t *testing.T) {
 	same.step(99)
 	if same.step(99); same.state.State != kueue.CheckStateReady || len(same.bought) > 0 || same.state.PodSetUpdates[0].NodeSelector[cloudv1.PurchaseLabel] != "uid-1" {
 		t.Fatalf("%+v, bought %+v", same.state, same.bought)
+	}
+	if at, has := same.state.PodSetUpdates[0].Annotations[cloudv1.BoughtAtAnnotation]; has {
+		t.Errorf("nodes that were there count as ordered at %q", at)
 	}
 	if seen := c.learned.Of(sold()[0].Place); seen.StartUpHours > 0.01 {
 		t.Errorf("nodes that were there count as a start-up of %v h", seen.StartUpHours)
