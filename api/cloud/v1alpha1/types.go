@@ -55,8 +55,8 @@ type CloudOfferList struct {
 
 // CloudOfferSpec says where prices are found, and which of them count.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.via) || !has(self.via.cluster) || !has(self.keepIdle)",message="keepIdle is of nodes that are made here: leave it out with via.cluster"
-// +kubebuilder:validation:XValidation:rule="!has(self.via) || !has(self.via.cluster) || !has(self.movesToSpot)",message="movesToSpot is of nodes that are made here: leave it out with via.cluster"
+// +kubebuilder:validation:XValidation:rule="!has(self.via) || has(self.via.nodeClass) || !has(self.keepIdle)",message="keepIdle is of nodes that are made here: leave it out without via.nodeClass"
+// +kubebuilder:validation:XValidation:rule="!has(self.via) || has(self.via.nodeClass) || !has(self.movesToSpot)",message="movesToSpot is of nodes that are made here: leave it out without via.nodeClass"
 type CloudOfferSpec struct {
 	Prices PriceTable `json:"prices"`
 	// Match says which machines of the table are the flavor's nodes; all unless set.
@@ -194,6 +194,14 @@ func (s *CloudOfferSpec) Cluster() string {
 	return s.Via.Cluster
 }
 
+// ProvisioningClass is that of the requests by which nodes come; "": they come otherwise.
+func (s *CloudOfferSpec) ProvisioningClass() string {
+	if s.Via == nil {
+		return ""
+	}
+	return s.Via.ProvisioningClass
+}
+
 // NodeClass is what nodes are made of; nil: none are made here.
 func (s *CloudOfferSpec) NodeClass() *NodeClass {
 	if s.Via == nil {
@@ -204,10 +212,16 @@ func (s *CloudOfferSpec) NodeClass() *NodeClass {
 
 // Via says how nodes are bought.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.nodeClass) != has(self.cluster)",message="say either nodeClass or cluster"
+// +kubebuilder:validation:XValidation:rule="(has(self.nodeClass) ? 1 : 0) + (has(self.cluster) ? 1 : 0) + (has(self.provisioningClass) ? 1 : 0) == 1",message="say one of nodeClass, provisioningClass and cluster"
 type Via struct {
 	// NodeClass has Karpenter make NodeClaims of this class: exactly those that a workload needs, in no NodePool.
 	NodeClass *NodeClass `json:"nodeClass,omitempty"`
+	// ProvisioningClass says that cluster-autoscaler makes the nodes, by ProvisioningRequests of this class, for ClusterQueues that have the
+	// check kueue.x-k8s.io/provisioning-request on the flavor. What comes of each request is learned of all places that match.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ProvisioningClass string `json:"provisioningClass,omitempty"`
 	// Cluster is the MultiKueueCluster whose nodes are bought. The dispatcher elasticai.io/cheapest nominates clusters for a
 	// job in the order of what they are expected to cost it; those without a CloudOffer cost nothing more.
 	//

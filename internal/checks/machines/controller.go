@@ -329,19 +329,11 @@ func (c *workloads) remember(ctx context.Context, t *transaction, flavor string)
 	if at < 0 {
 		return nil // nothing is sold by that name any more
 	}
-	is := &cloudv1.CloudOffer{}
-	if err := c.client.Get(ctx, types.NamespacedName{Name: flavor}, is); err != nil {
+	places, err := cloudoffers.Remember(ctx, c.client, &t.offers[at], t.view.learned, t.counted[flavor], t.now)
+	if err != nil {
 		return err
 	}
-	was := is.DeepCopy()
-	known := cloudoffers.Learned(t.offers[at : at+1])
-	is.Status.Places = cloudoffers.WithPricesOf(cloudoffers.Places(t.view.learned, func(p cloud.Place) bool {
-		return known.Of(p) != nil || slices.Contains(t.counted[flavor], p)
-	}, t.now), was.Status.Places)
-	if err := c.client.Status().Patch(ctx, is, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})); err != nil {
-		return err
-	}
-	c.written[flavor] = written{places: is.Status.Places, at: c.now()}
+	c.written[flavor] = written{places: places, at: c.now()}
 	return nil
 }
 

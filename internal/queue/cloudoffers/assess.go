@@ -62,7 +62,7 @@ func price(status *v1alpha1.CloudOfferStatus, offer *v1alpha1.CloudOffer, offers
 		status.ClosedUntil = &metav1.Time{Time: opens}
 	}
 	status.Regions = regions(offer, offers, startUp, learned, now)
-	if offer.Spec.NodeClass() != nil {
+	if offer.Spec.Via != nil && offer.Spec.Cluster() == "" {
 		status.Largest = largest(offers, offer.Spec.CardResource())
 	}
 	status.Cheapest = &v1alpha1.Sale{

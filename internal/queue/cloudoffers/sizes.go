@@ -34,8 +34,8 @@ func SizeOf(o *cloud.Offer) Size {
 	return s
 }
 
-// holds says that a node has as much of everything as another one.
-func (s Size) holds(other Size) bool {
+// Holds says that a node has as much of everything as another one.
+func (s Size) Holds(other Size) bool {
 	return s.Cards >= other.Cards && s.MilliCPUs >= other.MilliCPUs && s.Memory >= other.Memory
 }
 
@@ -45,10 +45,10 @@ func largest(offers []cloud.Offer, cards string) []corev1.ResourceList {
 	var sizes []Size
 	for i := range offers {
 		s := SizeOf(&offers[i])
-		if slices.ContainsFunc(sizes, func(than Size) bool { return than.holds(s) }) {
+		if slices.ContainsFunc(sizes, func(than Size) bool { return than.Holds(s) }) {
 			continue
 		}
-		sizes = append(slices.DeleteFunc(sizes, s.holds), s)
+		sizes = append(slices.DeleteFunc(sizes, s.Holds), s)
 	}
 	if len(sizes) > mostSizes {
 		for _, s := range sizes[1:] {

@@ -35,7 +35,7 @@ func TestLargestNodes(t *testing.T) {
 			t.Fatalf("%d largest of %d", len(status.Largest), len(offers))
 		}
 		pod := Size{Cards: int64(number(10).Draw(t, "pod's cards")), MilliCPUs: int64(900 * number(91).Draw(t, "pod's CPUs")), Memory: int64(number(90).Draw(t, "pod's memory")) << 30}
-		onSold := slices.ContainsFunc(offers, func(o cloud.Offer) bool { return SizeOf(&o).holds(pod) })
+		onSold := slices.ContainsFunc(offers, func(o cloud.Offer) bool { return SizeOf(&o).Holds(pod) })
 		onLargest := slices.ContainsFunc(status.Largest, func(node corev1.ResourceList) bool {
 			cards, cpus, memory := node["nvidia.com/gpu"], node[corev1.ResourceCPU], node[corev1.ResourceMemory]
 			return pod.Cards <= cards.Value() && (cpus.IsZero() && missing(node, corev1.ResourceCPU) || pod.MilliCPUs <= cpus.MilliValue()) &&
