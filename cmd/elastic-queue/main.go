@@ -207,7 +207,7 @@ func setUpChecksAndQuotas(mgr manager.Manager, gates features.Set, namespace str
 	if err := resourcequota.Setup(mgr); err != nil {
 		return fmt.Errorf("setting up the ResourceQuota check: %w", err)
 	}
-	if err := provisioning.Setup(mgr, gates.Enabled(features.CleanUpProvisioningRequests)); err != nil {
+	if err := provisioning.Setup(mgr, namespace, gates.Enabled(features.CleanUpProvisioningRequests)); err != nil {
 		return fmt.Errorf("setting up the ProvisioningRequest check: %w", err)
 	}
 	if err := nominalquota.Setup(mgr); err != nil {

@@ -28,6 +28,7 @@ func (e *Engine) classKey(w *Workload, l *localQueue, rank int64) (key, shape []
 		k.num(int64(w.expectedRunTime()))
 		k.num(int64(w.CheckpointInterval))
 		k.num(int64(math.Float64bits(w.DelayPrice)))
+		k.num(w.waiting())
 		k.str(w.Input.Cloud)
 		k.str(w.Input.Region)
 		k.num(int64(math.Float64bits(w.Input.GiB)))
@@ -65,6 +66,17 @@ func (w *Workload) standing() int64 {
 		standing += 4
 	}
 	return standing
+}
+
+// waiting is whether a workload may wait for spot nodes.
+func (w *Workload) waiting() int64 {
+	switch {
+	case w.HandedOver:
+		return 2
+	case w.Waits:
+		return 1
+	}
+	return 0
 }
 
 // keyWriter appends values so that different ones never give the same bytes.

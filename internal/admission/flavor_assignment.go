@@ -251,7 +251,7 @@ func (e *Engine) findFlavor(a *assignment, g int, rg int32, total []podRequest, 
 	fung := &q.spec.Fungibility
 	best, bestFlavor := flavorFit{noFit, 1 << 30}, -1
 	groupReason := Reason("")
-	order := e.flavorOrder(a, grp, total)
+	order := e.flavorOrder(a, g, grp, total)
 	for nth := range grp.flavors {
 		if !a.picked(nth, len(grp.flavors)) {
 			continue

@@ -43,5 +43,5 @@ func (f *flavor) accepts(ps *PodSet, quotaOnly bool) string {
 	if len(ps.Affinity) > 0 && !slices.ContainsFunc(ps.Affinity, func(t Term) bool { return t.MatchesKnown(labels) }) {
 		return "flavor " + name + " doesn't match node affinity"
 	}
-	return ""
+	return f.price.holds(ps.OnNode())
 }

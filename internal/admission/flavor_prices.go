@@ -26,6 +26,12 @@ type FlavorPrice struct {
 	ClosedUntil time.Time
 	// Unknown says that nodes are bought, and not for how much: as if they could not be had.
 	Unknown bool
+	// Spot says that only spot nodes are sold. Their check waits for them where a deadline allows it, and hands the workload over to
+	// another flavor in time.
+	Spot bool
+	// Largest are nodes of which none has less of everything than another that is sold: what pods may ask of each, of the resources
+	// that are known. A pod that asks for more than any of them has does not fit on the flavor. None: any pod does.
+	Largest []Requests
 	// Regions are where its nodes are sold and can be had: of each region the cheapest of each size. A workload takes the one
 	// that costs it least. Without them Price, StartUp and LossRate are those of every node, of any size.
 	Regions []RegionPrice
@@ -56,7 +62,7 @@ func (ev FlavorPriceChanged) apply(e *Engine) {
 	p := ev.Price
 	p.Price, p.LossRate, p.StartUp = atLeastZero(p.Price), atLeastZero(p.LossRate), max(0, p.StartUp)
 	p.OtherRegion, p.OtherCloud = atLeastZero(p.OtherRegion), atLeastZero(p.OtherCloud)
-	p.Regions = slices.Clone(p.Regions)
+	p.Regions, p.Largest = slices.Clone(p.Regions), slices.Clone(p.Largest)
 	for i := range p.Regions {
 		r := &p.Regions[i]
 		r.Price, r.LossRate, r.StartUp, r.Size = atLeastZero(r.Price), atLeastZero(r.LossRate), max(0, r.StartUp), atLeastZero(r.Size)
@@ -83,7 +89,7 @@ func (e *Engine) setPrice(i int32, p *FlavorPrice) {
 	if reflect.DeepEqual(p, f.price) {
 		return
 	}
-	before := e.priced
+	before, was := e.priced, f.price
 	switch {
 	case f.price == nil:
 		e.priced++
@@ -99,7 +105,43 @@ func (e *Engine) setPrice(i int32, p *FlavorPrice) {
 			e.requeueMembers(q, true)
 		}
 	}
+	if !reflect.DeepEqual(was.largest(), p.largest()) {
+		e.nodesChanged(i)
+	}
 	e.flavorOrderChanged(f)
+}
+
+func (p *FlavorPrice) largest() []Requests {
+	if p == nil {
+		return nil
+	}
+	return p.Largest
+}
+
+// holds says whether a node that is sold has what a pod asks for: "" or why not.
+func (p *FlavorPrice) holds(pod Requests) string {
+	largest := p.largest()
+	if len(largest) == 0 || slices.ContainsFunc(largest, func(node Requests) bool { return node.lacks(pod) == "" }) {
+		return ""
+	}
+	short := largest[0].lacks(pod)
+	for _, node := range largest[1:] {
+		if node.lacks(pod) != short {
+			return "no node that is bought for flavor " + p.Flavor + " has all that a pod asks for"
+		}
+	}
+	return "a pod asks for more " + short + " than any node has that is bought for flavor " + p.Flavor
+}
+
+// lacks is a resource of which a pod asks for more than a node has; "": none.
+func (node Requests) lacks(pod Requests) string {
+	short := ""
+	for resource, has := range node { // the order does not matter: of several, the first by name
+		if pod[resource] > max(0, has) && (short == "" || resource < short) {
+			short = resource
+		}
+	}
+	return short
 }
 
 // flavorOrderChanged looks again at all that chose between a flavor and others.
@@ -114,7 +156,7 @@ func (e *Engine) flavorOrderChanged(f *flavor) {
 }
 
 // flavorOrder is the order in which the flavors of a group are tried for a workload; nil: as written.
-func (e *Engine) flavorOrder(a *assignment, grp *group, total []podRequest) []int {
+func (e *Engine) flavorOrder(a *assignment, g int, grp *group, total []podRequest) []int {
 	if e.priced == 0 || len(grp.flavors) < 2 || !e.hasPrices(grp) {
 		return nil
 	}
@@ -124,10 +166,34 @@ func (e *Engine) flavorOrder(a *assignment, grp *group, total []podRequest) []in
 	}
 	slices.SortStableFunc(order, func(i, j int) int {
 		x, y := e.flavors[grp.flavors[i].flavor], e.flavors[grp.flavors[j].flavor]
-		return cmp.Or(compareBools(x.closed(e.at), y.closed(e.at)), cmp.Compare(e.costOn(a.w, x, total).sum(), e.costOn(a.w, y, total).sum()))
+		of, than := e.costOn(a, g, x, total), e.costOn(a, g, y, total)
+		last := func(f *flavor, c cost) bool { return f.closed(e.at) || c.none || a.w.spec.HandedOver && f.spot() }
+		return cmp.Or(compareBools(last(x, of), last(y, than)), cmp.Compare(of.sum(), than.sum()))
 	})
+	if a.w.spec.Waits && !a.w.spec.HandedOver {
+		e.spotFirst(a, g, grp, total, order)
+	}
 	return order
 }
+
+// spotFirst moves flavors to the front whose spot nodes cannot be had now, where the first one is on demand and costs more: when to wait
+// for spot, and until when, is for the check of such a flavor to say.
+func (e *Engine) spotFirst(a *assignment, g int, grp *group, total []podRequest, order []int) {
+	first := e.flavors[grp.flavors[order[0]].flavor]
+	least := e.costOn(a, g, first, total)
+	if first.price == nil || first.spot() || first.price.LossRate > 0 || first.closed(e.at) || least.none {
+		return
+	}
+	waitedFor := func(i int) bool {
+		f := e.flavors[grp.flavors[i].flavor]
+		c := e.costOn(a, g, f, total)
+		return f.spot() && !f.price.Unknown && f.closed(e.at) && !c.none && c.sum() < least.sum()
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return compareBools(!waitedFor(i), !waitedFor(j)) })
+}
+
+// spot says that a flavor sells spot nodes alone.
+func (f *flavor) spot() bool { return f.price != nil && f.price.Spot }
 
 // hasPrices says that a flavor of a group has a price.
 func (e *Engine) hasPrices(grp *group) bool {
@@ -149,13 +215,16 @@ func (f *flavor) closed(at time.Time) bool {
 }
 
 // cost is what a workload is expected to cost, and why. Time is paid for by nobody: it is what that is worth to the workload.
-type cost struct{ nodes, input, time float64 }
+type cost struct {
+	nodes, input, time float64
+	none               bool // no node that can be had now holds its largest pod
+}
 
 func (c cost) sum() float64 { return c.nodes + c.input + c.time }
 
-// costOn is what a workload is expected to cost on a flavor, on the nodes and in the region where that is least.
-func (e *Engine) costOn(w *workload, f *flavor, total []podRequest) (least cost) {
-	p := f.price
+// costOn is what a group of a workload's pod sets is expected to cost on a flavor, on the nodes and in the region where that is least.
+func (e *Engine) costOn(a *assignment, g int, f *flavor, total []podRequest) (least cost) {
+	w, p := a.w, f.price
 	if p == nil {
 		return cost{}
 	}
@@ -168,16 +237,31 @@ func (e *Engine) costOn(w *workload, f *flavor, total []podRequest) (least cost)
 	if len(p.Regions) == 0 {
 		return w.spec.costIn(amount, &RegionPrice{Price: p.Price, StartUp: p.StartUp, LossRate: p.LossRate}, 0)
 	}
+	pod := a.shape.largestPod(g, resource)
 	for i := range p.Regions {
 		r, bring := &p.Regions[i], 0.0
 		if w.spec.Input.given() {
 			bring = w.spec.Input.GiB * p.perGiB(&w.spec.Input, r)
 		}
-		if c := w.spec.costIn(amount, r, bring); i == 0 || c.sum() < least.sum() {
+		c := w.spec.costIn(amount, r, bring)
+		c.none = r.Size > 0 && float64(pod) > r.Size
+		if i == 0 || compareBools(c.none, least.none) < 0 || c.none == least.none && c.sum() < least.sum() {
 			least = c
 		}
 	}
 	return least
+}
+
+// largestPod is how much of a resource the pod of a group asks for that asks for most.
+func (s *requestShape) largestPod(g int, resource int32) (most int64) {
+	for _, id := range s.groups[g] {
+		for _, r := range s.requests[id] {
+			if r.resource == resource {
+				most = max(most, r.v)
+			}
+		}
+	}
+	return most
 }
 
 // costIn a region: nodes × price × (run time + start-up + losses × (start-up + half of what it runs between two times that it
@@ -230,7 +314,7 @@ func (e *Engine) costOf(a *assignment) (sum float64, known bool) {
 			case f.price.Unknown:
 				return 0, false
 			default:
-				c := e.costOn(a.w, f, total)
+				c := e.costOn(a, g, f, total)
 				if !slices.Contains(brought, f) {
 					sum, brought = sum+c.input, append(brought, f)
 				}
@@ -280,11 +364,11 @@ func (e *Engine) explainCost(w *workload) string {
 			if !e.hasPrices(grp) || !asksFor(grp, total) {
 				continue
 			}
-			order := e.flavorOrder(a, grp, total)
+			order := e.flavorOrder(a, g, grp, total)
 			if order == nil {
 				order = []int{0} // there is no other
 			}
-			groups = append(groups, e.costText(w, grp, order, total))
+			groups = append(groups, e.costText(a, g, grp, order, total))
 		}
 	}
 	return strings.Join(slices.Compact(groups), "; ")
@@ -294,11 +378,12 @@ func asksFor(grp *group, total []podRequest) bool {
 	return slices.ContainsFunc(total, func(t podRequest) bool { return t.v > 0 && slices.Contains(grp.resources, t.resource) })
 }
 
-func (e *Engine) costText(w *workload, grp *group, order []int, total []podRequest) string {
+func (e *Engine) costText(a *assignment, g int, grp *group, order []int, total []podRequest) string {
+	w := a.w
 	var parts []string
 	for _, i := range order {
 		f := e.flavors[grp.flavors[i].flavor]
-		c := e.costOn(w, f, total)
+		c := e.costOn(a, g, f, total)
 		part := fmt.Sprintf("%s %.2f", f.spec.Name, c.nodes+c.input)
 		if c.input > 0 {
 			part += fmt.Sprintf(", of it %.2f for its input", c.input)
@@ -311,6 +396,8 @@ func (e *Engine) costText(w *workload, grp *group, order []int, total []podReque
 			part = f.spec.Name + " (its price is not known)"
 		case f.closed(e.at):
 			part += " (not to be had until " + f.price.ClosedUntil.UTC().Format(time.RFC3339) + ")"
+		case c.none:
+			part += " (no node that can be had now is large enough)"
 		}
 		parts = append(parts, part)
 	}

@@ -20,6 +20,7 @@ func (w *world) drawPrice() {
 		Flavor: name, Resource: CPU, Price: float64(rapid.IntRange(0, 3).Draw(w.t, "price")), LossRate: float64(rapid.IntRange(0, 2).Draw(w.t, "losses")),
 		StartUp: time.Duration(rapid.IntRange(0, 30).Draw(w.t, "start-up")) * time.Minute,
 	}
+	p.Spot = rapid.Bool().Draw(w.t, "only spot")
 	p.Unknown = rapid.IntRange(0, 5).Draw(w.t, "not known") == 0
 	for _, region := range []string{"east", "west"} {
 		if rapid.Bool().Draw(w.t, region) {
@@ -29,6 +30,9 @@ func (w *world) drawPrice() {
 			})
 			p.OtherRegion, p.OtherCloud = 0.02, 0.09
 		}
+	}
+	for range rapid.IntRange(0, 2).Draw(w.t, "sizes") {
+		p.Largest = append(p.Largest, Requests{CPU: int64(1000 * rapid.IntRange(0, 4).Draw(w.t, "largest"))})
 	}
 	if rapid.Bool().Draw(w.t, "closed") {
 		p.ClosedUntil = w.now.Add(time.Duration(rapid.IntRange(-1, 3).Draw(w.t, "for")) * time.Minute)
@@ -77,17 +81,18 @@ func TestAnInputNeverMakesItCheaper(t *testing.T) {
 		cpu := e.resource(CPU)
 		total, f := []podRequest{{resource: cpu, v: 3}}, e.flavors[e.flavorIndex["spot"]]
 		w := &workload{spec: Workload{ExpectedRunTime: time.Hour, DelayPrice: number.Draw(t, "delay")}}
-		silent := e.costOn(w, f, total)
+		a := &assignment{w: w, shape: &requestShape{groups: [][]int{{0}}, requests: [][]podRequest{total}}}
+		silent := e.costOn(a, 0, f, total)
 		if silent.input != 0 || !(silent.nodes >= 0) || !(silent.time >= 0) {
 			t.Fatalf("without an input: %+v", silent)
 		}
 		w.spec.Input = Input{Cloud: rapid.SampledFrom([]string{"aws", "gcp", ""}).Draw(t, "in"), Region: rapid.SampledFrom([]string{"east", "north"}).Draw(t, "of"), GiB: number.Draw(t, "size")}
-		c := e.costOn(w, f, total)
+		c := e.costOn(a, 0, f, total)
 		if !(c.nodes >= 0) || !(c.input >= 0) || !(c.time >= 0) || c.sum() < silent.sum() {
 			t.Fatalf("%+v: %+v, and without an input %+v", w.spec.Input, c, silent)
 		}
 		there := e.flavors[e.flavorIndex["spot"]].price.Regions[0]
-		if here := w.spec.costIn(3, &there, 0); w.spec.Input.Cloud == "aws" && w.spec.Input.Region == "east" && w.spec.Input.given() && c.sum() > here.sum() {
+		if here := w.spec.costIn(3, &there, 0); w.spec.Input.Cloud == "aws" && w.spec.Input.Region == "east" && w.spec.Input.given() && (there.Size == 0 || there.Size >= 3) && c.sum() > here.sum() {
 			t.Fatalf("%+v, and where its input is it costs %+v", c, here)
 		}
 	})

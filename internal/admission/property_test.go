@@ -213,6 +213,7 @@ func (w *world) drawWorkload() {
 		wl.MaxRunTime = rapid.SampledFrom([]time.Duration{0, 0, 0, 2 * time.Minute, time.Hour}).Draw(w.t, "declared")
 	}
 	if w.cfg.prices {
+		wl.Waits, wl.HandedOver = rapid.Bool().Draw(w.t, "waits"), rapid.IntRange(0, 3).Draw(w.t, "handed over") == 0
 		wl.Input = rapid.SampledFrom([]Input{{}, {}, {"aws", "east", 100}, {"aws", "west", 1}, {"gcp", "east", 10}}).Draw(w.t, "input")
 	}
 	wl.NeverPreempt = w.cfg.says && rapid.IntRange(0, 2).Draw(w.t, "never preempt") == 0

@@ -183,7 +183,12 @@ func (e *Engine) changeFlavor(spec Flavor, exists bool) {
 		return
 	}
 	f.spec, f.exists = spec, exists
-	f.version++
+	e.nodesChanged(i)
+}
+
+// nodesChanged looks again at all for whom a flavor's nodes would do, or would not.
+func (e *Engine) nodesChanged(i int32) {
+	e.flavors[i].version++
 	e.flavorChanges++
 	e.capacityChanged()
 	for _, q := range e.queues { // requeueing is per queue; the order does not matter

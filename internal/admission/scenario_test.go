@@ -33,7 +33,7 @@ import (
 //	flavor NAME [label=k:v] [taint=k:v:effect] [tolerate=k:v:effect] [topology=NAME]
 //	price FLAVOR gpu=N [start=DURATION] [losses=AN-HOUR] [closed=DURATION] [in=CLOUD/REGION:N[xSIZE] ...]   (N for a gpu and hour;
 //	      closed from now on; prices of regions, on nodes of so many gpus, to which a GiB costs 0.02 from another region and
-//	      0.09 from another cloud)
+//	      0.09 from another cloud) [spot] [largest=RESOURCE:N|RESOURCE:N ...]   (of nodes that are sold)
 //	cohort NAME [parent=NAME] [weight=N] [policy=fifo|drf|maxmin]
 //	queue NAME [cohort=NAME] [strict] [stop=hold|drain] [within=P] [reclaim=P] [borrowing=PRIORITY|any]
 //	      [weight=N] [when-borrow=next] [when-preempt=stay] [prefer=preemption] [selector=k:v] [usage]
@@ -50,7 +50,7 @@ import (
 //	node NAME cards=N label=k:v...
 //	workload NAME queue=LOCAL [prio=N] [t=SECONDS] [cpu=1 count=2 min=1 ...] [max=DURATION] [runs=DURATION]
 //	      [requeue=SECONDS] [gated] [inactive] [lacks=WORD] [never-preempt] [preemption-gated] [extra] [advance=NAME] [stays]
-//	      [input=CLOUD/REGION:GIB] [delay=N-AN-HOUR]
+//	      [input=CLOUD/REGION:GIB] [delay=N-AN-HOUR] [waits] [handed-over]   (for spot, to on demand)
 //	  PODSET count=2 cpu=1 [selector=k:v] [in=k:a|b] [tolerate=..] [slice=LEVEL:N] [group=G] [flavors=F|G] [elsewhere]
 //	      [topology=required|preferred|unconstrained[:LEVEL]]
 //	      [node-cpu=2 ...]   (what a pod requests of its node, where quota counts something else)
@@ -436,7 +436,7 @@ func (sc *scenario) statement(f, more []string) {
 }
 
 func (sc *scenario) priceStatement(flavor string, a arguments) {
-	p := FlavorPrice{Flavor: flavor, Resource: "gpu", Price: must(strconv.ParseFloat(a.str("gpu"), 64)), StartUp: a.duration("start")}
+	p := FlavorPrice{Flavor: flavor, Resource: "gpu", Price: must(strconv.ParseFloat(a.str("gpu"), 64)), StartUp: a.duration("start"), Spot: a.has("spot")}
 	if a.has("losses") {
 		p.LossRate = must(strconv.ParseFloat(a.str("losses"), 64))
 	}
@@ -450,6 +450,14 @@ func (sc *scenario) priceStatement(flavor string, a arguments) {
 		}
 		p.Regions = append(p.Regions, r)
 		p.OtherRegion, p.OtherCloud = 0.02, 0.09
+	}
+	for _, of := range a["largest"] {
+		node := Requests{}
+		for _, part := range strings.Split(of, "|") {
+			resource, n, _ := strings.Cut(part, ":")
+			node[resource] = parseAmount(resource, n)
+		}
+		p.Largest = append(p.Largest, node)
 	}
 	if a.has("closed") {
 		p.ClosedUntil = sc.shell.now.Add(a.duration("closed"))
@@ -498,7 +506,7 @@ func parseTolerations(list []string) []Toleration {
 	return out
 }
 
-var podSetWords = []string{"count", "min", "selector", "in", "tolerate", "topology", "slice", "group", "queue", "prio", "t", "max", "runs", "requeue", "gated", "inactive", "lacks", "after", "in-vain", "flavors", "ns", "never-preempt", "extra", "advance", "stays", "preemption-gated", "elsewhere", "input", "delay"}
+var podSetWords = []string{"count", "min", "selector", "in", "tolerate", "topology", "slice", "group", "queue", "prio", "t", "max", "runs", "requeue", "gated", "inactive", "lacks", "after", "in-vain", "flavors", "ns", "never-preempt", "extra", "advance", "stays", "preemption-gated", "elsewhere", "input", "delay", "waits", "handed-over"}
 
 func parsePodSet(name string, a arguments) PodSet {
 	ps := PodSet{Name: name, Count: 1, MinCount: int32(a.num("min")), Requests: Requests{}, Group: a.str("group"), NodeSelector: labels(a["selector"]), Tolerations: parseTolerations(a["tolerate"]), Elsewhere: a.has("elsewhere")}
@@ -541,6 +549,7 @@ func (sc *scenario) workloadStatement(name string, a arguments, more []string) W
 		Created: sc.origin().Add(time.Duration(a.num("t")) * time.Second), Gated: a.has("gated"), Inactive: a.has("inactive"), Unready: a.str("lacks"),
 		Awaits: a.str("after"), AwaitsInVain: a.has("in-vain"),
 		MaxRunTime: a.duration("max"), ExpectedRunTime: a.duration("runs"), NeverPreempt: a.has("never-preempt"), PreemptionGated: a.has("preemption-gated"), Extra: a.has("extra"), AdvanceReservation: a.str("advance"), Stays: a.has("stays"),
+		Waits: a.has("waits"), HandedOver: a.has("handed-over"),
 	}
 	if at, size, ok := strings.Cut(a.str("input"), ":"); ok { // cloud/region:GiB
 		w.Input.Cloud, w.Input.Region, _ = strings.Cut(at, "/")

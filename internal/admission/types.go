@@ -94,6 +94,9 @@ type Workload struct {
 	CheckpointInterval time.Duration
 	// DelayPrice is what an hour until its end is worth to it, in what flavors' prices are; 0: it does not say.
 	DelayPrice float64
+	// Waits: it says how long it may wait, so it may wait for spot nodes that cannot be had now. HandedOver: it has waited long enough, and
+	// the check of such nodes has given its quota back, so that it gets others.
+	Waits, HandedOver bool
 	// Input is what it reads when it starts; zero: it does not say.
 	Input Input
 }

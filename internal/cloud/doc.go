@@ -17,8 +17,8 @@
 // A job on demand goes back to spot machines when that pays. It runs on until they have started, and then moves: as it saves its work
 // (choose.go), or by a stop, where nobody knows when that is (restart.go).
 //
-// No job is late by its own choice: spot machines are bought and kept only while a loss at the worst moment leaves enough
-// time to finish on demand.
+// No job is late by its own choice: spot machines are bought only while a loss at the worst moment leaves enough time to finish on
+// demand. Those that run are kept until they are lost.
 //
 // All that a choice depends on is in its arguments, and all of that can be written down: a restart changes no choice.
 //

@@ -47,7 +47,7 @@ type Offer struct {
 	Fixed float64 `json:"-"`
 }
 
-// Clouds are the names that a price table may use.
+// Clouds are the names that a price table may use; a CloudOffer may have others count, too.
 var Clouds = []string{
 	"aws", "azure", "cudo", "do", "fluidstack", "gcp", "hyperbolic", "hyperstack", "lambda", "nebius", "oci", "paperspace",
 	"primeintellect", "runpod", "shadeform", "vast", "verda", "yotta",
@@ -96,15 +96,16 @@ func (e RowError) Error() string {
 }
 
 // ReadPriceTable reads offers from CSV. Rows that cannot be used are named in bad and left out; err says that the table as
-// a whole cannot be read. A row is one offer on demand, one on spot, or both.
-func ReadPriceTable(from io.Reader) (offers []Offer, bad []RowError, err error) {
+// a whole cannot be read. A row is one offer on demand, one on spot, or both. A cloud is one of Clouds, or of those named beside: any other
+// name is a slip of the pen.
+func ReadPriceTable(from io.Reader, clouds ...string) (offers []Offer, bad []RowError, err error) {
 	r := csv.NewReader(from)
 	r.FieldsPerRecord, r.ReuseRecord = -1, true
 	header, err := r.Read()
 	if err != nil {
 		return nil, nil, fmt.Errorf("line 1: %w", err)
 	}
-	t := table{columns: map[string]int{}, width: len(header), seen: map[Place]int{}}
+	t := table{columns: map[string]int{}, width: len(header), clouds: clouds, seen: map[Place]int{}}
 	for i, name := range header {
 		t.columns[strings.TrimSpace(strings.TrimPrefix(name, "\ufeff"))] = i
 	}
@@ -137,6 +138,7 @@ func ReadPriceTable(from io.Reader) (offers []Offer, bad []RowError, err error) 
 type table struct {
 	columns map[string]int
 	width   int
+	clouds  []string // beside Clouds
 	offers  []Offer
 	bad     []RowError
 	seen    map[Place]int // line
@@ -153,7 +155,7 @@ func (t *table) add(line int, fields []string) {
 		Cloud: row.text(columnCloud, true), Region: row.text(columnRegion, true),
 		Zone: row.text(columnZone, false), InstanceType: row.text(columnType, true),
 	}, GPU: row.text(columnGPU, false)}
-	if row.err == nil && !slices.Contains(Clouds, o.Cloud) {
+	if row.err == nil && !slices.Contains(Clouds, o.Cloud) && !slices.Contains(t.clouds, o.Cloud) {
 		row.fail(columnCloud, fmt.Sprintf("unknown cloud %q", o.Cloud))
 	}
 	o.GPUs, _ = row.number(columnGPUs, 0, mostGPUs)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -71,6 +72,34 @@ func TestPricesOfCloudOffersOrderFlavors(t *testing.T) {
 	submit("and-of-the-cluster")
 	if want := []string{"default", "second", "default", "second", "second", "default", "default", "default", "second", "default"}; !slices.Equal(got, want) {
 		t.Errorf("flavors are %v, want %v", got, want)
+	}
+}
+
+// A flavor that is cheapest is not tried by a job one of whose pods fits on no node that is bought for it: its nodes could not be bought,
+// and another flavor would do. Other jobs go there.
+func TestNodesThatAreTooSmall(t *testing.T) {
+	p := newHarness(t)
+	p.oneQueue()
+	cq := queueObject("cq", "", "")
+	group := &cq.Spec.ResourceGroups[0]
+	group.Flavors[0].Resources[0].NominalQuota = resource.MustParse("100")
+	second := *group.Flavors[0].DeepCopy()
+	second.Name = "second"
+	group.Flavors = append(group.Flavors, second)
+	small, large := priced("default", "1"), priced("second", "3")
+	small.Status.Largest = []corev1.ResourceList{{"cpu": resource.MustParse("1900m")}}
+	large.Status.Largest = []corev1.ResourceList{{"cpu": resource.MustParse("8")}}
+	p.see(named(&kueue.ResourceFlavor{}, "second"), cq, small, large)
+	p.submit("fits", "main", "", 0, "1900m")
+	p.submit("too-large", "main", "", 0, "2")
+	p.submit("for-none", "main", "", 0, "9")
+	if got := []string{p.flavorOf("fits"), p.flavorOf("too-large"), p.flavorOf("for-none")}; !slices.Equal(got, []string{"default", "second", ""}) {
+		t.Errorf("flavors are %v", got)
+	}
+	grown := large.DeepCopy()
+	grown.Status.Largest[0]["cpu"] = resource.MustParse("16")
+	if p.see(grown); p.flavorOf("for-none") != "second" {
+		t.Error("what waits is not looked at when larger nodes are sold")
 	}
 }
 

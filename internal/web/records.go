@@ -108,6 +108,8 @@ type jobRecord struct {
 	Cards    float64 `json:"cards"`
 	Largest  float64 `json:"largest,omitempty"` // cards of one pod
 	Evicted  int32   `json:"evicted,omitempty"`
+	// PricePerHour is what the nodes cost that were bought for it, in US dollars; absent: none were.
+	PricePerHour float64 `json:"pricePerHour,omitempty"`
 }
 
 // problemRecord is something the server cannot read.
@@ -165,6 +167,7 @@ func jobOf(wl *kueue.Workload) jobRecord {
 	r.Since = since.Unix()
 	if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); c != nil && c.Status == metav1.ConditionTrue {
 		r.Admitted = c.LastTransitionTime.Unix()
+		r.PricePerHour, _ = job.PricePerHour(wl)
 		if longest := wl.Spec.MaximumExecutionTimeSeconds; longest != nil {
 			r.Ends = r.Admitted + int64(*longest)
 		}

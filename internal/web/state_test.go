@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 )
 
@@ -306,5 +307,25 @@ func TestStanding(t *testing.T) {
 	inactive.Spec.Active = new(bool)
 	if got := jobOf(inactive); got.State != stateHeld || got.Reason != "Deactivated" {
 		t.Errorf("inactive: %+v", got)
+	}
+}
+
+// What the nodes cost that were bought for a job is on its page while it has them. A price that is none is not.
+func TestPriceOfBoughtNodes(t *testing.T) {
+	with := func(price string, conditions ...metav1.Condition) float64 {
+		wl := workload("a", "main", conditions...)
+		wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "machines", State: kueue.CheckStateReady, PodSetUpdates: []kueue.PodSetUpdate{
+			{Name: "main", NodeSelector: map[string]string{cloud.PurchaseLabel: "uid-1"}, Annotations: map[string]string{cloud.PriceAnnotation: price}},
+		}}}
+		return jobOf(wl).PricePerHour
+	}
+	admitted := metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, Reason: "Admitted"}
+	for price, want := range map[string]float64{"40.50": 40.5, "": 0, "-1": 0, "NaN": 0, "1e300": 0, "much": 0} {
+		if got := with(price, admitted); got != want {
+			t.Errorf("%q: %v, want %v", price, got, want)
+		}
+	}
+	if got := with("40.50"); got != 0 {
+		t.Errorf("it has not started: %v", got)
 	}
 }

@@ -28,10 +28,10 @@ import (
 func movesToSpot(t *testing.T) {
 	m := market(t.TempDir())
 	m.soldOut(t, "a/spot/1")
+	table := strings.ReplaceAll(threeZones, "us-east-1", "us-west-2") // of which nothing was learned
+	m.sells(t, table+strings.TrimPrefix(threeZones, tableHeader))
 	karpenter(t, m)
 	ns := buying(t, "64")
-	table := strings.ReplaceAll("cloud,region,zone,instance_type,gpu,gpu_count,price_usd_hour,spot_usd_hour\n"+
-		"aws,REGION,a,p5.48xlarge,H100,8,96,40\naws,REGION,b,p5.48xlarge,H100,8,96,44\n", "REGION", "us-west-2") // of which nothing was learned
 	change(t, ns, fmt.Sprintf(`{"spec":{"prices":{"inline":%q},"match":{"capacityType":"OnDemand"},"movesToSpot":1}}`, table))
 	job := sandbox.Job(ns, "moves", "main", 2, "8")
 	job.Spec.Template.Annotations[sandbox.RunFor] = "forever"

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,8 @@ import (
 type entry struct {
 	Event, Claim, Name, Workload, Zone string
 	Spot                               bool
+	Price                              float64
+	At                                 time.Time
 }
 
 // market is that cloud's folder.
@@ -59,6 +62,14 @@ func (m market) ledger(t *testing.T) (list []entry) {
 func (m market) soldOut(t *testing.T, zones string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(string(m), "out"), []byte(zones), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sells says what the cloud sells from now on.
+func (m market) sells(t *testing.T, table string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(string(m), "table"), []byte(table), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -95,18 +106,26 @@ func (m market) waitEnded(t *testing.T) {
 // karpenter starts it, with a cloud in a folder.
 func karpenter(t *testing.T, in market) (kill func()) {
 	t.Helper()
+	if _, err := os.Stat(filepath.Join(string(in), "table")); err != nil {
+		in.sells(t, threeZones)
+	}
 	t.Setenv("KARPENTER_CLOUD", string(in))
 	t.Setenv("SYSTEM_NAMESPACE", "default")
 	return operator(t, "karpenter", "--disable-leader-election", "--metrics-port=0", "--health-probe-port=0")
 }
+
+const tableHeader = "cloud,region,zone,instance_type,gpu,gpu_count,vcpus,memory_gib,price_usd_hour,spot_usd_hour\n"
+
+// threeZones is what CloudOffers and the cloud sell unless a test says otherwise.
+const threeZones = tableHeader +
+	"aws,us-east-1,a,p5.48xlarge,H100,8,192,2048,96,40\naws,us-east-1,b,p5.48xlarge,H100,8,192,2048,96,44\naws,us-east-1,c,p5.48xlarge,H100,8,192,2048,96,48\n"
 
 // buying makes a namespace with a queue whose nodes are bought in zones a, b and c, a the cheapest.
 func buying(t *testing.T, cards string) string {
 	t.Helper()
 	ns := cluster.Namespace(t)
 	offer := &cloud.CloudOffer{ObjectMeta: metav1.ObjectMeta{Name: ns}}
-	offer.Spec.Prices.Inline = "cloud,region,zone,instance_type,gpu,gpu_count,price_usd_hour,spot_usd_hour\n" +
-		"aws,us-east-1,a,p5.48xlarge,H100,8,96,40\naws,us-east-1,b,p5.48xlarge,H100,8,96,44\naws,us-east-1,c,p5.48xlarge,H100,8,96,48\n"
+	offer.Spec.Prices.Inline = threeZones
 	offer.Spec.Match.CapacityType = cloud.Spot
 	offer.Spec.Via = &cloud.Via{NodeClass: &cloud.NodeClass{Group: "karpenter.kwok.sh", Kind: "KWOKNodeClass", Name: "default"}}
 	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: ns}, Spec: kueue.AdmissionCheckSpec{ControllerName: cloud.PurchaseController}}
@@ -171,6 +190,8 @@ func TestKarpenter(t *testing.T) {
 	class.SetName("default")
 	sandbox.Eventually(t, "the class can be made", func(ctx context.Context) error { return client.IgnoreAlreadyExists(cluster.Create(ctx, class)) })
 	t.Run("next place", nextPlace)
+	t.Run("gang of eight", gangOfEight)
+	t.Run("price changes", priceChanges)
 	t.Run("idle", idleMachines)
 	t.Run("back to spot", movesToSpot)
 	t.Run("killed", killedWhileBuying)

@@ -60,6 +60,7 @@ func TestMachines(t *testing.T) {
 	t.Run("killed", nodesAfterAKill)
 	t.Run("idle", idleNodes)
 	t.Run("deadline", waitsForSpot)
+	t.Run("handed over", handedOver)
 	t.Run("back to spot", backToSpot)
 	t.Run("not to be had", notToBeHad)
 }
@@ -500,11 +501,18 @@ func notToBeHad(t *testing.T) {
 	buying(t, ns, ns)
 	large := sandbox.Job(ns, "large", "main", 1, "16")
 	cluster.Make(t, large)
-	wl := cluster.WorkloadOf(t, large)
-	waitEvent(t, wl, "AdmissionCheckRejected", "the pods fit on no machine that CloudOffer "+ns+" sells")
-	list := &machines.NodeClaimList{}
-	if err := cluster.List(t.Context(), list, client.MatchingLabels{"elasticai.io/workload-uid": string(wl.UID)}); err != nil || len(list.Items) > 0 {
-		t.Errorf("there are %d NodeClaims, %v", len(list.Items), err)
+	tooLarge := cluster.WorkloadOf(t, large)
+	waitRefusal(t, tooLarge, "a pod asks for more nvidia.com/gpu than any node has that is bought for flavor "+ns)
+	elsewhere := sandbox.Job(ns, "elsewhere", "main", 1, "8")
+	elsewhere.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: "c"}
+	cluster.Make(t, elsewhere)
+	unsold := cluster.WorkloadOf(t, elsewhere)
+	waitEvent(t, unsold, "AdmissionCheckRejected", "the pods fit on no machine that CloudOffer "+ns+" sells")
+	for _, wl := range []*kueue.Workload{tooLarge, unsold} {
+		list := &machines.NodeClaimList{}
+		if err := cluster.List(t.Context(), list, client.MatchingLabels{"elasticai.io/workload-uid": string(wl.UID)}); err != nil || len(list.Items) > 0 {
+			t.Errorf("there are %d NodeClaims, %v", len(list.Items), err)
+		}
 	}
 	for _, role := range []string{"kueue-batch-user-role", "admin", "edit"} {
 		mine := &machines.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: ns + "-mine"}}

@@ -1,6 +1,9 @@
 package v1alpha1
 
 import (
+	"cmp"
+
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -52,8 +55,8 @@ type CloudOfferList struct {
 
 // CloudOfferSpec says where prices are found, and which of them count.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.via) || !has(self.via.cluster) || !has(self.keepIdle)",message="keepIdle is of nodes that are made here: leave it out with via.cluster"
-// +kubebuilder:validation:XValidation:rule="!has(self.via) || !has(self.via.cluster) || !has(self.movesToSpot)",message="movesToSpot is of nodes that are made here: leave it out with via.cluster"
+// +kubebuilder:validation:XValidation:rule="!has(self.via) || has(self.via.nodeClass) || !has(self.keepIdle)",message="keepIdle is of nodes that are made here: leave it out without via.nodeClass"
+// +kubebuilder:validation:XValidation:rule="!has(self.via) || has(self.via.nodeClass) || !has(self.movesToSpot)",message="movesToSpot is of nodes that are made here: leave it out without via.nodeClass"
 type CloudOfferSpec struct {
 	Prices PriceTable `json:"prices"`
 	// Match says which machines of the table are the flavor's nodes; all unless set.
@@ -90,11 +93,11 @@ type CloudOfferSpec struct {
 	// MovesToSpot is how often a job that runs on machines on demand may be stopped to go on on spot machines of the flavor, where
 	// that is expected to cost clearly less. They are bought first, and the job runs on until all are there. Only jobs are moved that
 	// say how long they run at most, how often they save their work, and when they should be done or what their delay is worth.
-	// Never unless set.
+	// 4 unless set; 0: never.
 	//
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10
-	MovesToSpot int32 `json:"movesToSpot,omitempty"`
+	MovesToSpot *int32 `json:"movesToSpot,omitempty"`
 	// Egress is what it costs to bring the input of a job to the flavor's nodes, where the job says how large it is and where
 	// it lies. Within a region it costs nothing.
 	Egress Egress `json:"egress,omitempty"`
@@ -150,6 +153,10 @@ const (
 // hour, in US dollars.
 const PriceAnnotation = "elasticai.io/price-per-hour"
 
+// BoughtAtAnnotation is beside PriceAnnotation, with when the first of these nodes was ordered, as in 2026-01-02T15:04:05Z: they are paid for
+// from then on, and not from when the workload starts. Nodes that another workload had before are not ordered.
+const BoughtAtAnnotation = "elasticai.io/bought-at"
+
 // ReasonMachineLost is the reason of the eviction of a workload one of whose bought nodes is gone. The message of a check that
 // wants it begins with it.
 const ReasonMachineLost = "MachineLost"
@@ -158,12 +165,41 @@ const ReasonMachineLost = "MachineLost"
 // message of a check that wants it begins with it.
 const ReasonBackToSpot = "BackToSpot"
 
+// ReasonOnDemand is the reason of the eviction of a workload that was to have spot machines and has waited for them long enough, so that
+// it gets another flavor, whose machines are on demand. The message of a check that wants it begins with it.
+const ReasonOnDemand = "OnDemand"
+
+// usualMoves is how often jobs are moved where nobody says, as in the figures of docs/benchmarks.md.
+const usualMoves = 4
+
+// Moves is how often a job may be moved from machines on demand to spot machines of the flavor.
+func (s *CloudOfferSpec) Moves() int {
+	switch {
+	case s.NodeClass() == nil:
+		return 0
+	case s.MovesToSpot == nil:
+		return usualMoves
+	}
+	return max(0, int(*s.MovesToSpot))
+}
+
+// CardResource is what the cards of the machines are called in quotas.
+func (s *CloudOfferSpec) CardResource() string { return cmp.Or(s.Resource, "nvidia.com/gpu") }
+
 // Cluster is the MultiKueueCluster that the prices are of; "": they are of a flavor.
 func (s *CloudOfferSpec) Cluster() string {
 	if s.Via == nil {
 		return ""
 	}
 	return s.Via.Cluster
+}
+
+// ProvisioningClass is that of the requests by which nodes come; "": they come otherwise.
+func (s *CloudOfferSpec) ProvisioningClass() string {
+	if s.Via == nil {
+		return ""
+	}
+	return s.Via.ProvisioningClass
 }
 
 // NodeClass is what nodes are made of; nil: none are made here.
@@ -176,10 +212,16 @@ func (s *CloudOfferSpec) NodeClass() *NodeClass {
 
 // Via says how nodes are bought.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.nodeClass) != has(self.cluster)",message="say either nodeClass or cluster"
+// +kubebuilder:validation:XValidation:rule="(has(self.nodeClass) ? 1 : 0) + (has(self.cluster) ? 1 : 0) + (has(self.provisioningClass) ? 1 : 0) == 1",message="say one of nodeClass, provisioningClass and cluster"
 type Via struct {
 	// NodeClass has Karpenter make NodeClaims of this class: exactly those that a workload needs, in no NodePool.
 	NodeClass *NodeClass `json:"nodeClass,omitempty"`
+	// ProvisioningClass says that cluster-autoscaler makes the nodes, by ProvisioningRequests of this class, for ClusterQueues that have the
+	// check kueue.x-k8s.io/provisioning-request on the flavor. What comes of each request is learned of all places that match.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ProvisioningClass string `json:"provisioningClass,omitempty"`
 	// Cluster is the MultiKueueCluster whose nodes are bought. The dispatcher elasticai.io/cheapest nominates clusters for a
 	// job in the order of what they are expected to cost it; those without a CloudOffer cost nothing more.
 	//
@@ -254,6 +296,8 @@ const (
 
 // Match says which machines are meant. What is not set does not matter.
 type Match struct {
+	// Clouds may be names that a price table may not use otherwise: one of a cloud that is not known is taken for a slip.
+	//
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=128
 	// +listType=set
@@ -310,6 +354,13 @@ type CloudOfferStatus struct {
 	// +kubebuilder:validation:MaxItems=128
 	// +listType=atomic
 	Regions []RegionPrice `json:"regions,omitempty"`
+	// Largest is what a pod may ask of a machine, with via: of those that are meant, whether or not they can be had now, the ones of
+	// which no other has more of everything. A pod that fits on none of them is sent to another flavor. CPUs and memory are nine
+	// tenths of what the table says, and left out where it does not say.
+	//
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	Largest []corev1.ResourceList `json:"largest,omitempty"`
 	// RowsLeftOut is how many rows of the table could not be read, and RowProblems what was wrong with the first.
 	RowsLeftOut int32 `json:"rowsLeftOut,omitempty"`
 	// +listType=atomic
@@ -342,6 +393,8 @@ type PlaceStatus struct {
 	Zone         string       `json:"zone,omitempty"`
 	InstanceType string       `json:"instanceType"`
 	CapacityType CapacityType `json:"capacityType"`
+	// PricePerHour is what a machine costs there by the table now, in US dollars; empty: the table does not sell it any more.
+	PricePerHour string `json:"pricePerHour,omitempty"`
 	// Obtainable says that machines could be had when that was last seen.
 	Obtainable bool        `json:"obtainable"`
 	LastSeen   metav1.Time `json:"lastSeen"`

@@ -5,6 +5,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -88,6 +89,11 @@ func (in *CloudOfferSpec) DeepCopyInto(out *CloudOfferSpec) {
 		*out = new(Via)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.MovesToSpot != nil {
+		in, out := &in.MovesToSpot, &out.MovesToSpot
+		*out = new(int32)
+		**out = **in
+	}
 	in.Egress.DeepCopyInto(&out.Egress)
 }
 
@@ -121,6 +127,19 @@ func (in *CloudOfferStatus) DeepCopyInto(out *CloudOfferStatus) {
 		in, out := &in.Regions, &out.Regions
 		*out = make([]RegionPrice, len(*in))
 		copy(*out, *in)
+	}
+	if in.Largest != nil {
+		in, out := &in.Largest, &out.Largest
+		*out = make([]corev1.ResourceList, len(*in))
+		for i := range *in {
+			if (*in)[i] != nil {
+				in, out := &(*in)[i], &(*out)[i]
+				*out = make(corev1.ResourceList, len(*in))
+				for key, val := range *in {
+					(*out)[key] = val.DeepCopy()
+				}
+			}
+		}
 	}
 	if in.RowProblems != nil {
 		in, out := &in.RowProblems, &out.RowProblems

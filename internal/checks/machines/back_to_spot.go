@@ -29,6 +29,7 @@ const (
 func (v *view) history(wl *kueue.Workload) {
 	v.before, v.admitted, v.saved = workload.RanBefore(wl), workload.AdmittedAt(wl), workload.CheckpointedAt(wl)
 	v.moved, v.ends = workload.Evictions(wl, cloudv1.ReasonBackToSpot), workload.IsOfPods(wl)
+	v.handedOver = !workload.MayBeHandedOver(wl)
 }
 
 // moving is when a workload was evicted to go back to spot nodes; zero: it was not, or does not come back.
@@ -103,6 +104,7 @@ func (v *view) awaitMove(job *cloud.Job, part *part, ordered []*claim, p *plan, 
 	}
 	if left := began.Add(longestStart).Sub(v.now); there < first.Nodes && left > 0 {
 		v.fill(first, ordered, p)
+		v.learnSale(ordered, p)
 		p.look(left)
 		next.Message += "; moves to spot: " + waiting(there, first.Nodes, first.Place).message
 		return

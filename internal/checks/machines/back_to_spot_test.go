@@ -1,6 +1,7 @@
 package machines
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -463,5 +464,17 @@ func TestNothingIsBelievedOfATimeToCome(t *testing.T) {
 	ahead.step(99)
 	if !reflect.DeepEqual(silent.state, ahead.state) || silent.live() != ahead.live() || silent.live() != 2 {
 		t.Errorf("%+v, and where it says nothing %+v", ahead.state, silent.state)
+	}
+}
+
+// Jobs are moved unless the CloudOffer says otherwise, and never where nothing is bought here.
+func TestMovesOfACloudOffer(t *testing.T) {
+	silent, never, thrice, forged, elsewhere := h100(), h100(), h100(), h100(), h100()
+	silent.Name, never.Name, thrice.Name, forged.Name, elsewhere.Name = "silent", "never", "thrice", "forged", "elsewhere"
+	never.Spec.MovesToSpot, thrice.Spec.MovesToSpot, forged.Spec.MovesToSpot = ptr.To(int32(0)), ptr.To(int32(3)), ptr.To(int32(-1))
+	elsewhere.Spec.Via = &cloudv1.Via{Cluster: "east"}
+	got := movesToSpot([]cloudv1.CloudOffer{*silent, *never, *thrice, *forged, *elsewhere})
+	if want := map[string]int{"silent": 4, "never": 0, "thrice": 3, "forged": 0, "elsewhere": 0}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

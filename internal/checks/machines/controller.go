@@ -138,9 +138,7 @@ func keepIdle(offers []cloudv1.CloudOffer) map[string]time.Duration {
 func movesToSpot(offers []cloudv1.CloudOffer) map[string]int {
 	moves := map[string]int{}
 	for i := range offers {
-		if offers[i].Spec.NodeClass() != nil {
-			moves[offers[i].Name] = int(offers[i].Spec.MovesToSpot)
-		}
+		moves[offers[i].Name] = offers[i].Spec.Moves()
 	}
 	return moves
 }
@@ -238,9 +236,17 @@ func (c *workloads) parts(ctx context.Context, wl *kueue.Workload, offers []clou
 		default:
 			p.fitOn(sold, offer)
 			p.bring(wl, offer)
+			if p.others, err = c.onDemandElsewhere(ctx, wl, &p, offers); err != nil {
+				return nil, err
+			}
 		}
 		p.known = p.known || offer.Status.ClosedUntil != nil && offer.Status.ClosedUntil.After(now)
 		parts = append(parts, p)
+	}
+	if len(parts) > 1 { // what is not handed over would have to be given back, too
+		for i := range parts {
+			parts[i].others = nil
+		}
 	}
 	return parts, nil
 }
@@ -323,19 +329,11 @@ func (c *workloads) remember(ctx context.Context, t *transaction, flavor string)
 	if at < 0 {
 		return nil // nothing is sold by that name any more
 	}
-	is := &cloudv1.CloudOffer{}
-	if err := c.client.Get(ctx, types.NamespacedName{Name: flavor}, is); err != nil {
+	places, err := cloudoffers.Remember(ctx, c.client, &t.offers[at], t.view.learned, t.counted[flavor], t.now)
+	if err != nil {
 		return err
 	}
-	was := is.DeepCopy()
-	known := cloudoffers.Learned(t.offers[at : at+1])
-	is.Status.Places = cloudoffers.Places(t.view.learned, func(p cloud.Place) bool {
-		return known.Of(p) != nil || slices.Contains(t.counted[flavor], p)
-	}, t.now)
-	if err := c.client.Status().Patch(ctx, is, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})); err != nil {
-		return err
-	}
-	c.written[flavor] = written{places: is.Status.Places, at: c.now()}
+	c.written[flavor] = written{places: places, at: c.now()}
 	return nil
 }
 

@@ -43,6 +43,7 @@ type view struct {
 	saved      time.Time     // when it last saved its work, as it says; zero: it does not
 	moved      int           // how often it was stopped to go back to spot nodes
 	moving     time.Time     // when it was evicted for that, and has no quota since; zero: it was not
+	handedOver bool          // it was to get nodes on demand of another flavor, and did not
 	ends       bool          // with an eviction: nobody starts its pods again
 	parts      []part        // with wants
 	claims     []claim
@@ -246,6 +247,9 @@ func (v *view) obtain(p *plan, next *kueue.AdmissionCheckState) {
 	var updates []kueue.PodSetUpdate
 	for i := range v.parts {
 		a := v.obtainPart(&v.parts[i], p)
+		if note := v.deadlineNote(&v.parts[i]); note != "" && (a.state == kueue.CheckStatePending || a.state == kueue.CheckStateReady) {
+			a.message += "; " + note
+		}
 		updates = append(updates, a.updates...)
 		if i == 0 || slices.Index(worst, a.state) < slices.Index(worst, all.state) {
 			all = a
@@ -284,11 +288,13 @@ func (v *view) obtainPart(part *part, p *plan) answer {
 		return v.await(part, ordered, p)
 	}
 	job := v.job(part)
-	choice := cloud.Choose(&job, v.withIdle(part), v.learned, v.now)
+	choice := cloud.Choose(&job, part.withOthers(v.withIdle(part)), v.learned, v.now)
 	switch {
 	case choice.Action == cloud.Wait && !math.IsInf(choice.Cost, 1):
 		p.lookAt(choice.Until, v.now)
 		return answer{state: kueue.CheckStatePending, message: waitsForSpot(part.flavor, &choice)}
+	case choice.Action == cloud.Buy && part.sellerOf(choice.Offer) != "":
+		return handOver(part, &choice, part.sellerOf(choice.Offer))
 	case choice.Action == cloud.Buy:
 		first := v.attempt(part, choice.Offer, p)
 		v.fill(first, nil, p)
@@ -426,6 +432,7 @@ func (v *view) await(part *part, ordered []*claim, p *plan) answer {
 	}
 	v.fill(first, ordered, p)
 	if there < first.Nodes {
+		v.learnSale(ordered, p)
 		return waiting(there, first.Nodes, first.Place)
 	}
 	v.learnStart(ordered, p)
@@ -433,6 +440,9 @@ func (v *view) await(part *part, ordered []*claim, p *plan) answer {
 	var notes map[string]string
 	if i := slices.IndexFunc(part.offers, func(o cloud.Offer) bool { return o.Place == first.Place }); i >= 0 {
 		notes = map[string]string{cloudv1.PriceAnnotation: strconv.FormatFloat(part.offers[i].Price*float64(first.Nodes), 'f', 2, 64)}
+		if began, _ := v.startOf(ordered); !began.IsZero() {
+			notes[cloudv1.BoughtAtAnnotation] = began.UTC().Format(time.RFC3339)
+		}
 	}
 	for _, set := range part.sets {
 		a.updates = append(a.updates, kueue.PodSetUpdate{Name: set, NodeSelector: map[string]string{cloudv1.PurchaseLabel: first.group(v.uid)}, Annotations: notes})
@@ -440,9 +450,42 @@ func (v *view) await(part *part, ordered []*claim, p *plan) answer {
 	return a
 }
 
+// learnSale counts that nodes were sold as soon as all of them are: others need not wait until they have started. What was seen of the place
+// since then counts more.
+func (v *view) learnSale(ordered []*claim, p *plan) {
+	first, sold := ordered[0], time.Time{}
+	if len(ordered) < first.Nodes {
+		return
+	}
+	for _, c := range ordered {
+		switch {
+		case c.adopted(v.uid):
+		case !c.launched:
+			return
+		case c.launchedAt.After(sold):
+			sold = c.launchedAt
+		}
+	}
+	if seen := v.learned.Of(first.Place); !sold.IsZero() && (seen == nil || seen.At.Before(sold)) {
+		v.learned.Obtained(first.Place, first.wanted(), v.now)
+		p.learned(first)
+	}
+}
+
 // learnStart counts that nodes were sold, and how long the last of them took. Those that were there already say nothing.
 func (v *view) learnStart(ordered []*claim, p *plan) {
-	var began, done time.Time
+	began, done := v.startOf(ordered)
+	if began.IsZero() {
+		return
+	}
+	first := ordered[0]
+	v.learned.Obtained(first.Place, first.wanted(), v.now)
+	v.learned.Started(first.Place, max(time.Second, done.Sub(began)))
+	p.learned(first)
+}
+
+// startOf is when the first of some nodes was ordered and the last of them was there; zero: others had all of them before.
+func (v *view) startOf(ordered []*claim) (began, done time.Time) {
 	for _, c := range ordered {
 		if c.adopted(v.uid) {
 			continue
@@ -454,11 +497,5 @@ func (v *view) learnStart(ordered []*claim, p *plan) {
 			done = c.registeredAt
 		}
 	}
-	if began.IsZero() {
-		return
-	}
-	first := ordered[0]
-	v.learned.Obtained(first.Place, first.wanted(), v.now)
-	v.learned.Started(first.Place, max(time.Second, done.Sub(began)))
-	p.learned(first)
+	return began, done
 }

@@ -113,6 +113,8 @@ type cluster struct {
 	idleFor time.Duration
 	moves   int // how often a workload may go back to spot nodes
 	without int // so many of the first offers are not sold any more
+	// spotAlone has the flavor sell spot nodes alone, and sibling those on demand by another one.
+	spotAlone, sibling bool
 }
 
 // world is a workload in a cluster, on which decisions are carried out.
@@ -134,7 +136,16 @@ func (c *cluster) with(wl *kueue.Workload) *world {
 
 func (w *world) view() *view {
 	p := podsOn(w.wl, h100())
-	p.fitOn(sold()[w.without:], h100())
+	offers := sold()[w.without:]
+	if w.spotAlone {
+		offers = slices.DeleteFunc(offers, func(o cloud.Offer) bool { return !o.Spot })
+	}
+	p.fitOn(offers, h100())
+	if w.sibling && workload.MayBeHandedOver(w.wl) {
+		onDemand := h100()
+		onDemand.Name = "h100-on-demand"
+		p.others = p.onDemandOf(w.wl, sold(), onDemand)
+	}
 	p.bring(w.wl, h100())
 	p.known = p.known || w.closed
 	v := &view{
@@ -213,7 +224,10 @@ func (w *world) register() {
 	for i := range w.claims {
 		c := &w.claims[i]
 		if c.live() && !c.registered {
-			c.launched, c.registered, c.registeredAt = true, true, w.now
+			if !c.launched {
+				c.launched, c.launchedAt = true, w.now
+			}
+			c.registered, c.registeredAt = true, w.now
 		}
 	}
 }
@@ -245,6 +259,9 @@ func TestOneWorkloadOneOffer(t *testing.T) {
 	}
 	if seen := w.learned.Of(sold()[0].Place); seen == nil || !seen.Obtainable || seen.StartUpHours != (4*time.Minute).Hours() {
 		t.Errorf("learned %+v", seen)
+	}
+	if at := w.state.PodSetUpdates[0].Annotations[cloudv1.BoughtAtAnnotation]; at != noon.Format(time.RFC3339) {
+		t.Errorf("ordered at %q", at)
 	}
 	if p, _ := w.step(99); len(p.letGo)+len(p.buy)+len(p.counted) > 0 {
 		t.Errorf("it is done, and does %+v", p)
@@ -472,6 +489,9 @@ func TestIdleNodes(t *testing.T) {
 	if same.step(99); same.state.State != kueue.CheckStateReady || len(same.bought) > 0 || same.state.PodSetUpdates[0].NodeSelector[cloudv1.PurchaseLabel] != "uid-1" {
 		t.Fatalf("%+v, bought %+v", same.state, same.bought)
 	}
+	if at, has := same.state.PodSetUpdates[0].Annotations[cloudv1.BoughtAtAnnotation]; has {
+		t.Errorf("nodes that were there count as ordered at %q", at)
+	}
 	if seen := c.learned.Of(sold()[0].Place); seen.StartUpHours > 0.01 {
 		t.Errorf("nodes that were there count as a start-up of %v h", seen.StartUpHours)
 	}
@@ -630,7 +650,9 @@ func (w *world) happens(t *rapid.T) {
 		case 1:
 			c.refused = !c.launched
 		case 2:
-			c.launched = !c.refused
+			if !c.launched && !c.refused {
+				c.launched, c.launchedAt = true, w.now
+			}
 		default:
 			w.register()
 		}
@@ -666,6 +688,9 @@ func (w *world) holds(t *rapid.T, p plan, whole bool) {
 	}
 	if whole && len(attempts) > 1 {
 		t.Fatalf("nodes of %d attempts: %+v", len(attempts), w.claims)
+	}
+	if w.phase == wants && whole && w.live() > 0 && w.state.State == kueue.CheckStatePending {
+		w.saleIsKnown(t, mine)
 	}
 	if w.phase == wants && p.state != nil && p.state.State == kueue.CheckStateReady && whole {
 		group := p.state.PodSetUpdates[0].NodeSelector[cloudv1.PurchaseLabel]

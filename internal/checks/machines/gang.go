@@ -12,6 +12,7 @@ import (
 
 	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cloud"
+	"github.com/elastic-ai/elastic/internal/queue/cloudoffers"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -20,8 +21,6 @@ const (
 	mostNodes = 512
 	// podsPerNode is how many pods a kubelet takes by default.
 	podsPerNode = 110
-	// usable is the part of a machine's CPUs and memory that is reckoned to be left for pods.
-	usable = 0.9
 )
 
 // part is the pods of a workload that are on one flavor whose nodes are bought.
@@ -31,6 +30,8 @@ type part struct {
 	pods   []pods
 	// offers are those of the flavor's CloudOffer on which all pods fit, each with the number of nodes they need.
 	offers []cloud.Offer
+	// others are those on demand of other flavors, where this one has none, for who may wait for spot nodes.
+	others []sale
 	// unfit says why the pods fit on no node that is sold, and problem why nothing is known to be sold; "": they do, it is.
 	unfit, problem string
 	startUp        time.Duration
@@ -67,7 +68,7 @@ func podsOn(wl *kueue.Workload, offer *cloudv1.CloudOffer) (p part) {
 			p.unfit = fmt.Sprintf("the node selector of pod set %q has %s, which is the check's to set", set.Name, cloudv1.PurchaseLabel)
 		}
 		requests := workload.PodRequests(&set.Template.Spec)
-		cards := requests[corev1.ResourceName(resourceOf(offer))]
+		cards := requests[corev1.ResourceName(offer.Spec.CardResource())]
 		p.sets = append(p.sets, set.Name)
 		p.pods = append(p.pods, pods{
 			count: int64(count), cards: max(0, cards.Value()), milliCPUs: max(0, requests.Cpu().MilliValue()), memory: max(0, requests.Memory().Value()),
@@ -119,14 +120,8 @@ type free struct{ pods, cards, milliCPUs, memory int64 }
 
 // nodesFor is how many nodes of an offer the pods need, the largest first; 0: they do not fit, or need too many.
 func nodesFor(list []pods, o *cloud.Offer, labels map[string]string) int {
-	const unlimited = 1 << 60
-	whole := free{pods: podsPerNode, cards: int64(o.GPUs), milliCPUs: unlimited, memory: unlimited}
-	if o.VCPUs > 0 {
-		whole.milliCPUs = int64(o.VCPUs * usable * 1000)
-	}
-	if o.MemoryGiB > 0 {
-		whole.memory = int64(o.MemoryGiB * usable * (1 << 30))
-	}
+	size := cloudoffers.SizeOf(o)
+	whole := free{pods: podsPerNode, cards: size.Cards, milliCPUs: size.MilliCPUs, memory: size.Memory}
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b pods) int {
 		return cmp.Or(cmp.Compare(b.cards, a.cards), cmp.Compare(b.milliCPUs, a.milliCPUs), cmp.Compare(b.memory, a.memory))

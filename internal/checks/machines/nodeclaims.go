@@ -75,6 +75,7 @@ type claim struct {
 	unfit        bool      // idle, and not what would be bought today, or others have nodes with its label
 	refused      bool      // Karpenter says that it cannot be launched
 	launched     bool
+	launchedAt   time.Time
 	registered   bool
 	registeredAt time.Time
 }
@@ -126,6 +127,9 @@ func readClaim(n *NodeClaim) claim {
 	launched, registered := apimeta.FindStatusCondition(n.Status.Conditions, Launched), apimeta.FindStatusCondition(n.Status.Conditions, Registered)
 	c.launched = launched != nil && launched.Status == metav1.ConditionTrue
 	c.refused = launched != nil && (launched.Status == metav1.ConditionFalse || !c.launched && strings.HasPrefix(launched.Reason, "InsufficientCapacity"))
+	if c.launched {
+		c.launchedAt = launched.LastTransitionTime.Time
+	}
 	if registered != nil && registered.Status == metav1.ConditionTrue {
 		c.registered, c.registeredAt = true, registered.LastTransitionTime.Time
 	}
@@ -157,7 +161,7 @@ func newClaim(wl *kueue.Workload, p *purchase, gpus float64, offer *cloudv1.Clou
 		Spec: NodeClaimSpec{
 			Taints:       flavor.Spec.NodeTaints,
 			NodeClassRef: NodeClassRef(*offer.Spec.Via.NodeClass),
-			Resources:    ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceName(resourceOf(offer)): *resource.NewQuantity(int64(gpus), resource.DecimalSI)}},
+			Resources:    ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceName(offer.Spec.CardResource()): *resource.NewQuantity(int64(gpus), resource.DecimalSI)}},
 			ExpireAfter:  cmp.Or(offer.Spec.Via.ExpireAfter, "168h"), TerminationGracePeriod: terminationGrace,
 		},
 	}
@@ -170,7 +174,7 @@ func newClaim(wl *kueue.Workload, p *purchase, gpus float64, offer *cloudv1.Clou
 
 // sameAsNew says that a NodeClaim is as one that would be made today: the flavor and the CloudOffer may have changed since.
 func sameAsNew(n *NodeClaim, offer *cloudv1.CloudOffer, flavor *kueue.ResourceFlavor) bool {
-	cards := n.Spec.Resources.Requests[corev1.ResourceName(resourceOf(offer))]
+	cards := n.Spec.Resources.Requests[corev1.ResourceName(offer.Spec.CardResource())]
 	p := readClaim(n).purchase
 	fresh, err := newClaim(&kueue.Workload{}, &p, float64(cards.Value()), offer, flavor)
 	if err != nil {
@@ -197,10 +201,6 @@ func placeLabels(p cloud.Place, offer *cloudv1.CloudOffer) map[string]string {
 		labels[cmp.Or(offer.Spec.Via.ZoneLabel, corev1.LabelTopologyZone)] = p.Zone
 	}
 	return labels
-}
-
-func resourceOf(offer *cloudv1.CloudOffer) string {
-	return cmp.Or(offer.Spec.Resource, "nvidia.com/gpu")
 }
 
 func plural(n int, what string) string {

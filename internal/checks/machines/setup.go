@@ -48,7 +48,7 @@ func Setup(mgr ctrl.Manager, namespace string, runTimes checks.RunTimes) (func(r
 		Problem: func(context.Context, *kueue.AdmissionCheck) *metav1.Condition { return nil },
 	}
 	handles := &workloads{
-		client: c, direct: mgr.GetAPIReader(), tables: cloudoffers.Tables{Client: c, Namespace: namespace},
+		client: c, direct: mgr.GetAPIReader(), tables: cloudoffers.NewTables(c, namespace),
 		recorder: mgr.GetEventRecorder("elastic-queue-machines"), runTimes: runTimes, now: time.Now, available: s.Available, written: map[string]written{},
 	}
 	workloads, err := controller.New("machines", mgr, controller.Options{Reconciler: handles})

@@ -108,7 +108,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		return err
 	}
 	if w.offers != nil {
-		reports := &workerReports{clusters: all, tables: cloudoffers.Tables{Client: mgr.GetClient(), Namespace: options.Namespace}, now: time.Now}
+		reports := &workerReports{clusters: all, tables: cloudoffers.NewTables(mgr.GetClient(), options.Namespace), now: time.Now}
 		if err := mgr.Add(manager.RunnableFunc(reports.run)); err != nil {
 			return err
 		}

@@ -101,7 +101,7 @@ func (r *workerReports) write(ctx context.Context, offer *cloudv1.CloudOffer, th
 		return nil
 	}
 	was := offer.DeepCopy()
-	offer.Status.Places = places
+	offer.Status.Places = cloudoffers.WithPricesOf(places, was.Status.Places)
 	err = r.clusters.client.Status().Patch(ctx, offer, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) {
 		return nil

@@ -7,6 +7,7 @@
 //	check_state.go           what the autoscaler's conditions mean for the check
 //	request_names.go         how attempts are told apart
 //	workload_controller.go   creates and deletes requests, and writes the checks' states
+//	learn.go                 what CloudOffers remember of how requests ended
 //	crd_availability.go      whether the checks are active: only if the cluster has the CRD
 //
 // Names, messages and events are Kueue's. Two things differ: where pod sets are merged into one

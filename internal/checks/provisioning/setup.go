@@ -22,11 +22,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/elastic-ai/elastic/internal/checks"
+	"github.com/elastic-ai/elastic/internal/queue/cloudoffers"
 )
 
 // Setup adds the check's controllers to the manager. cleanUp removes the requests of evicted
-// workloads.
-func Setup(mgr ctrl.Manager, cleanUp bool) error {
+// workloads. What comes of requests is remembered by CloudOffers, whose price tables are in ConfigMaps of a namespace.
+func Setup(mgr ctrl.Manager, namespace string, cleanUp bool) error {
+	learns, err := cloudoffers.Served(mgr)
+	if err != nil {
+		return err
+	}
 	c, from := mgr.GetClient(), mgr.GetCache()
 	s := &checks.Availability{
 		Client: c, Cache: from, CRD: crdName, Kind: GroupVersion.WithKind("ProvisioningRequest"), Object: &ProvisioningRequest{},
@@ -42,6 +47,7 @@ func Setup(mgr ctrl.Manager, cleanUp bool) error {
 	// Workloads are watched only once there is an active check of this controller.
 	workloads, err := controller.New("provisioning", mgr, controller.Options{Reconciler: &workloads{
 		client: c, recorder: mgr.GetEventRecorder("elastic-queue-provisioning"), now: time.Now, available: s.Available, cleanUp: cleanUp,
+		tables: cloudoffers.NewTables(c, namespace), learns: learns,
 		made: map[types.NamespacedName]map[string]time.Time{},
 	}})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/internal/checks"
+	"github.com/elastic-ai/elastic/internal/queue/cloudoffers"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -27,6 +28,8 @@ type workloads struct {
 	client    client.Client
 	recorder  events.EventRecorder
 	now       func() time.Time
+	tables    cloudoffers.Tables
+	learns    bool        // whether the cluster has CloudOffers
 	available func() bool // whether the cluster has ProvisioningRequests
 	// cleanUp removes the requests of evicted workloads too, not only those of finished ones.
 	cleanUp bool
@@ -74,6 +77,9 @@ func (c *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	pending, err := c.pendingChecks(ctx, wl, owned, available)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if again, err := c.learn(ctx, wl, pending); err != nil || again {
+		return ctrl.Result{RequeueAfter: time.Second}, err
 	}
 	return c.writeStates(ctx, wl, owned, pending)
 }

@@ -135,11 +135,19 @@ func (j *Job) Describe(ctx context.Context, c client.Reader, now time.Time) (Inf
 
 // pricePerHour is what the nodes cost that were bought for a job; false: none were, or it does not have them.
 func (j *Job) pricePerHour() (price float64, bought bool) {
-	if j.Workload == nil || !apimeta.IsStatusConditionTrue(j.Workload.Status.Conditions, kueue.WorkloadAdmitted) {
+	if j.Workload == nil {
+		return 0, false
+	}
+	return PricePerHour(j.Workload)
+}
+
+// PricePerHour is what the nodes cost that were bought for a workload which is admitted, in US dollars.
+func PricePerHour(wl *kueue.Workload) (price float64, bought bool) {
+	if !apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted) {
 		return 0, false
 	}
 	counted := map[string]bool{} // pod sets may share a purchase
-	for _, check := range j.Workload.Status.AdmissionChecks {
+	for _, check := range wl.Status.AdmissionChecks {
 		for i := range check.PodSetUpdates {
 			purchase := check.PodSetUpdates[i].NodeSelector[cloud.PurchaseLabel]
 			hourly, err := strconv.ParseFloat(check.PodSetUpdates[i].Annotations[cloud.PriceAnnotation], 64)

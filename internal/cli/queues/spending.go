@@ -62,8 +62,9 @@ days for two weeks, weeks for eight, months for a year. All runs of all
 jobs count, also of those that were evicted, and what runs so far.
 
 USD is what the nodes cost of flavors that have a CloudOffer: what was paid for
-those that were bought for a job, and otherwise cards at the price that the
-CloudOffer had when the run ended.
+those that were bought for a job, from their order on, and otherwise cards at the
+price that the CloudOffer had when the run ended. Nodes without a run, as of
+attempts that came to nothing or while they wait for the next job, are not in it.
 
 By user it is who made the jobs, where elastic-queue records that
 (controllers.recordSubmitters): of jobs that a controller makes, as those of a

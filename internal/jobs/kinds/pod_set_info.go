@@ -113,7 +113,7 @@ func (info *PodSetInfo) AddUpdates(updates []kueue.PodSetUpdate, name kueue.PodS
 // since, so only those that an admission adds are reset.
 func removePodSetInfo(template, written *corev1.PodTemplateSpec, checks checkUpdates) {
 	labels := []string{PodSetLabel, LocalQueueLabel, ClusterQueueLabel, ManagedLabel, JobUIDLabel, kueue.MultiKueueWorkerWorkloadPodLabel}
-	annotations := []string{kueue.WorkloadAnnotation, kueue.WorkloadSliceNameAnnotation, kueue.PodSetUnconstrainedTopologyAnnotation, egpu.OnPreemptionAnnotation, v1alpha1.AvoidNodesAnnotation, cloudv1.PriceAnnotation}
+	annotations := []string{kueue.WorkloadAnnotation, kueue.WorkloadSliceNameAnnotation, kueue.PodSetUnconstrainedTopologyAnnotation, egpu.OnPreemptionAnnotation, v1alpha1.AvoidNodesAnnotation, cloudv1.PriceAnnotation, cloudv1.BoughtAtAnnotation}
 	reset(&template.Labels, written.Labels, append(labels, checks.Labels...))
 	reset(&template.Annotations, written.Annotations, append(annotations, checks.Annotations...))
 	template.Spec.NodeSelector = written.Spec.NodeSelector

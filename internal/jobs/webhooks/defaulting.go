@@ -65,15 +65,23 @@ func (d *defaulter) Handle(ctx context.Context, request admission.Request) admis
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	return admission.PatchResponseFromRaw(request.Object.Raw, data).WithWarnings(inputWarnings(request.Operation, changed)...)
+	return admission.PatchResponseFromRaw(request.Object.Raw, data).WithWarnings(purchaseWarnings(request.Operation, changed)...)
 }
 
-// inputWarnings report what a new job says of its input that cannot be read. It runs all the same.
-func inputWarnings(operation admissionv1.Operation, obj client.Object) []string {
-	if _, err := workload.InputOf(obj.GetAnnotations()); err != nil && operation == admissionv1.Create {
-		return []string{"its input does not count: " + err.Error()}
+// purchaseWarnings report what does not count, or counts otherwise than one may think, of what a new job says of its nodes. It runs all
+// the same.
+func purchaseWarnings(operation admissionv1.Operation, obj client.Object) (warnings []string) {
+	if operation != admissionv1.Create {
+		return nil
 	}
-	return nil
+	if _, err := workload.InputOf(obj.GetAnnotations()); err != nil {
+		warnings = append(warnings, "its input does not count: "+err.Error())
+	}
+	_, limited := obj.GetLabels()[kinds.MaxExecTimeLabel]
+	if terms, _ := workload.PurchaseTermsOf(obj.GetAnnotations()); !terms.Deadline.IsZero() && !limited {
+		warnings = append(warnings, "it does not say how long it runs (label "+kinds.MaxExecTimeLabel+"): its deadline is reckoned with what its queue has learned of jobs like it, or with an hour")
+	}
+	return warnings
 }
 
 // defaultObject suspends a job, or labels the pods it will make; nil means there is nothing to do.

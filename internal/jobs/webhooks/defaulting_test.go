@@ -103,18 +103,33 @@ func created(t *testing.T, h *defaulter, obj client.Object) string {
 // A new job with an input that cannot be read gets a warning, and is not refused; later changes of it say nothing.
 func TestWarnsOfInputs(t *testing.T) {
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{cloudv1.InputSizeAnnotation: "much", cloudv1.InputRegionAnnotation: "aws/us-east-1"}}}
-	got := inputWarnings(admissionv1.Create, job)
+	got := purchaseWarnings(admissionv1.Create, job)
 	if len(got) != 1 || !strings.Contains(got[0], `its input does not count: annotation elasticai.io/input-size "much"`) {
 		t.Errorf("%q", got)
 	}
-	if got := inputWarnings(admissionv1.Update, job); got != nil {
+	if got := purchaseWarnings(admissionv1.Update, job); got != nil {
 		t.Errorf("at a change: %q", got)
 	}
 	job.Annotations[cloudv1.InputSizeAnnotation] = "1Gi"
-	if got := inputWarnings(admissionv1.Create, job); got != nil {
+	if got := purchaseWarnings(admissionv1.Create, job); got != nil {
 		t.Errorf("a good one: %q", got)
 	}
 	if errs := validatePurchaseTerms(job); len(errs) > 0 {
 		t.Error(errs)
+	}
+}
+
+// A deadline counts with the time that a job runs: one that does not say how long that is gets a warning, and is not refused.
+func TestWarnsOfDeadlinesWithoutARunTime(t *testing.T) {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{cloudv1.DeadlineAnnotation: "2026-01-02T15:04:05Z"}}}
+	if got := purchaseWarnings(admissionv1.Create, job); len(got) != 1 || !strings.Contains(got[0], "or with an hour") {
+		t.Errorf("%q", got)
+	}
+	if got := purchaseWarnings(admissionv1.Update, job); got != nil {
+		t.Errorf("at a change: %q", got)
+	}
+	job.Labels = map[string]string{kinds.MaxExecTimeLabel: "3600"}
+	if got := purchaseWarnings(admissionv1.Create, job); got != nil {
+		t.Errorf("with a run time: %q", got)
 	}
 }

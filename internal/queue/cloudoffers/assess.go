@@ -31,21 +31,21 @@ type problem struct{ reason, text string }
 func (p problem) Error() string { return p.text }
 
 // assess is what a CloudOffer's table says, and what was learned of the places in it: all of its status but the
-// conditions. Rows that cannot be read are reported and left out; err is a problem.
-func assess(offer *v1alpha1.CloudOffer, table string, learned *cloud.Learned, now time.Time) (status v1alpha1.CloudOfferStatus, err error) {
+// conditions; of places only the prices are new. Rows that cannot be read are reported and left out; err is a problem.
+func assess(offer *v1alpha1.CloudOffer, s *sold, learned *cloud.Learned, now time.Time) (status v1alpha1.CloudOfferStatus, err error) {
 	startUp, err := StartUp(offer)
 	if err != nil {
 		return status, err
 	}
-	offers, bad, err := matching(offer, table)
-	status.RowsLeftOut = int32(len(bad))
-	for _, row := range bad[:min(len(bad), namedRows)] {
+	status.Places = withPrices(offer.Status.Places, s.offers)
+	status.RowsLeftOut = int32(len(s.bad))
+	for _, row := range s.bad[:min(len(s.bad), namedRows)] {
 		status.RowProblems = append(status.RowProblems, row.Error())
 	}
-	if err != nil {
-		return status, err
+	if s.err != nil {
+		return status, s.err
 	}
-	price(&status, offer, offers, startUp, learned, now)
+	price(&status, offer, s.offers, startUp, learned, now)
 	return status, nil
 }
 
@@ -62,6 +62,9 @@ func price(status *v1alpha1.CloudOfferStatus, offer *v1alpha1.CloudOffer, offers
 		status.ClosedUntil = &metav1.Time{Time: opens}
 	}
 	status.Regions = regions(offer, offers, startUp, learned, now)
+	if offer.Spec.Via != nil && offer.Spec.Cluster() == "" {
+		status.Largest = largest(offers, offer.Spec.CardResource())
+	}
 	status.Cheapest = &v1alpha1.Sale{
 		Cloud: o.Cloud, Region: o.Region, Zone: o.Zone, InstanceType: o.InstanceType, CapacityType: capacityType(o.Spot),
 		GPUs: decimal(o.GPUs), PricePerHour: decimal(o.Price),
@@ -149,20 +152,27 @@ func StartUp(offer *v1alpha1.CloudOffer) (time.Duration, error) {
 	return startUp, nil
 }
 
-// matching are the offers of a table that are meant, at least one; err is a problem.
-func matching(offer *v1alpha1.CloudOffer, table string) (offers []cloud.Offer, bad []cloud.RowError, err error) {
-	offers, bad, err = cloud.ReadPriceTable(strings.NewReader(table))
+// sold is what a CloudOffer means of a table: offers, at least one, or a problem, and the rows that could not be read.
+type sold struct {
+	offers []cloud.Offer
+	bad    []cloud.RowError
+	err    error
+}
+
+// matching are the offers of a table that are meant. Who names a cloud in match means that name.
+func matching(offer *v1alpha1.CloudOffer, table string) *sold {
+	offers, bad, err := cloud.ReadPriceTable(strings.NewReader(table), offer.Spec.Match.Clouds...)
 	if err != nil {
-		return nil, nil, problem{v1alpha1.ReasonInvalid, "the price table: " + err.Error()}
+		return &sold{err: problem{v1alpha1.ReasonInvalid, "the price table: " + err.Error()}}
 	}
 	most := maxPrice(offer.Spec.MaxPricePerHour)
 	offers = slices.DeleteFunc(offers, func(o cloud.Offer) bool {
 		return o.GPUs <= 0 || !matches(&offer.Spec.Match, &o) || o.Price > most
 	})
 	if len(offers) == 0 {
-		return nil, bad, problem{v1alpha1.ReasonNothingMatches, "no offer of the price table is one that spec.match and spec.maxPricePerHour mean"}
+		return &sold{bad: bad, err: problem{v1alpha1.ReasonNothingMatches, "no offer of the price table is one that spec.match and spec.maxPricePerHour mean"}}
 	}
-	return offers, bad, nil
+	return &sold{offers: slices.Clip(slices.Clone(offers)), bad: bad} // of a large table often few are meant
 }
 
 // cheapest is the offer with the lowest price of a card among those that can be had. If none can, it is the lowest of all,

@@ -46,7 +46,7 @@ func TestTheCheapestThatIsMeant(t *testing.T) {
 		{"declared losses", v1alpha1.CloudOfferSpec{Match: v1alpha1.Match{CapacityType: v1alpha1.Spot}, LossesPerHour: ptr.To(resource.MustParse("0.02"))}, 3, "gcp us-central1 g2-standard-4 Spot 0.28 0.02"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			status, err := assess(of(c.spec), table, nil, time.Time{})
+			status, err := assess(of(c.spec), matching(of(c.spec), table), nil, time.Time{})
 			got := ""
 			if m := status.Cheapest; m != nil {
 				got = fmt.Sprintf("%s %s %s %s %s %s", m.Cloud, m.Region, m.InstanceType, m.CapacityType, status.PricePerHour, status.LossesPerHour)
@@ -64,7 +64,7 @@ func TestPricesOfRegions(t *testing.T) {
 	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	offer := of(v1alpha1.CloudOfferSpec{Match: v1alpha1.Match{GPUs: []string{"H100"}}, StartUp: "5m"})
 	regions := func(learned *cloud.Learned) string {
-		status, err := assess(offer, table, learned, now)
+		status, err := assess(offer, matching(offer, table), learned, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,8 +78,7 @@ func TestPricesOfRegions(t *testing.T) {
 		t.Error(got)
 	}
 	learned := &cloud.Learned{}
-	offers, _, _ := matching(offer, table)
-	for _, o := range offers {
+	for _, o := range matching(offer, table).offers {
 		if o.Spot || o.Region == "us-east-1" {
 			learned.StockOut(o.Place, 1, now)
 		}
@@ -88,7 +87,7 @@ func TestPricesOfRegions(t *testing.T) {
 	if got := regions(learned); got != "gcp/us-central1 11 5m0s, aws/us-east-2 11.25 1h0m0s" {
 		t.Error(got)
 	}
-	for _, o := range offers {
+	for _, o := range matching(offer, table).offers {
 		learned.StockOut(o.Place, 1, now)
 	}
 	if got := regions(learned); !strings.HasPrefix(got, "aws/us-east-1 5 ") || strings.Count(got, ",") != 2 {
@@ -111,7 +110,7 @@ aws,west,a,two,H100,2,22,
 		"east 8 at 5, east 4 at 7.5, east 1 at 9, west 2 at 11": {NodeClass: &v1alpha1.NodeClass{}},
 		"east  at 5, west  at 11":                               nil, // nodes are for several jobs, which are not known
 	} {
-		status, err := assess(of(v1alpha1.CloudOfferSpec{Via: via}), sizes, nil, time.Time{})
+		status, err := assess(of(v1alpha1.CloudOfferSpec{Via: via}), matching(of(v1alpha1.CloudOfferSpec{}), sizes), nil, time.Time{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +143,7 @@ func TestWhatIsWrongIsReported(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			offer := of(c.spec)
-			status, err := assess(offer, c.table, nil, time.Time{})
+			status, err := assess(offer, matching(offer, c.table), nil, time.Time{})
 			got := condition(offer, &status, err)
 			if got.Status != c.want || got.Reason != c.reason || !strings.Contains(got.Message, c.text) || got.ObservedGeneration != 3 {
 				t.Errorf("%s %s: %s", got.Status, got.Reason, got.Message)
@@ -163,7 +162,7 @@ func TestAnyTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rows := rapid.SliceOfN(rapid.StringMatching(`(aws|gcp|moon)?,(us|eu)?,a?,[a-z]{0,3},(H100|L4|),(0|1|8|1e400|-1|x),(0.0001|3|9999|NaN|-1|),(0.0001|1e9|)`), 0, 40).Draw(t, "rows")
 		offer := of(v1alpha1.CloudOfferSpec{StartUp: "5m"})
-		status, err := assess(offer, header+"\n"+strings.Join(rows, "\n"), nil, time.Time{})
+		status, err := assess(offer, matching(offer, header+"\n"+strings.Join(rows, "\n")), nil, time.Time{})
 		if (err == nil) != (status.PricePerHour != "") {
 			t.Fatalf("%v, price %v", err, status.PricePerHour)
 		}

@@ -1,7 +1,6 @@
 package cloudoffers
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"reflect"
@@ -35,7 +34,7 @@ func OfClusters(ctx context.Context, c client.Reader) ([]cloud.ClusterOffer, err
 // ofCluster is what a CloudOffer's status says. One without a price, since its table is broken or was not read yet, has none;
 // a region that cannot be read is left out.
 func ofCluster(o *v1alpha1.CloudOffer) cloud.ClusterOffer {
-	offer := cloud.ClusterOffer{Cluster: o.Spec.Cluster(), Resource: cmp.Or(o.Spec.Resource, "nvidia.com/gpu")}
+	offer := cloud.ClusterOffer{Cluster: o.Spec.Cluster(), Resource: o.Spec.CardResource()}
 	offer.Egress.OtherRegion, offer.Egress.OtherCloud = o.Spec.Egress.Prices()
 	if until := o.Status.ClosedUntil; until != nil {
 		offer.ClosedUntil = until.Time

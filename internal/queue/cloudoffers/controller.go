@@ -2,7 +2,6 @@ package cloudoffers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -23,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/elastic-ai/elastic/api/cloud/v1alpha1"
-	"github.com/elastic-ai/elastic/internal/cloud"
 )
 
 // Setup adds the controller to the manager. Price tables are read from ConfigMaps in a namespace. A cluster that was
@@ -41,7 +39,7 @@ func Setup(mgr ctrl.Manager, namespace string) error {
 		mgr.GetLogger().Info("this cluster has no CloudOffers: their CRD is not installed")
 		return nil
 	}
-	o := &offers{Tables: Tables{Client: mgr.GetClient(), Namespace: namespace}, client: mgr.GetClient(), clusters: clusters, now: time.Now}
+	o := &offers{Tables: NewTables(mgr.GetClient(), namespace), client: mgr.GetClient(), clusters: clusters, now: time.Now}
 	controller := ctrl.NewControllerManagedBy(mgr).Named("cloud-offers").
 		For(&v1alpha1.CloudOffer{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.CloudOffer{}, handler.EnqueueRequestsFromMapFunc(o.all), builder.WithPredicates(learnedMore())).
@@ -106,7 +104,7 @@ func (o *offers) that(ctx context.Context, is func(*v1alpha1.CloudOffer) bool) (
 
 // usersOf are the CloudOffers whose prices are in a ConfigMap.
 func (o *offers) usersOf(ctx context.Context, table client.Object) []reconcile.Request {
-	if table.GetNamespace() != o.Namespace {
+	if table.GetNamespace() != o.namespace {
 		return nil
 	}
 	return o.that(ctx, func(offer *v1alpha1.CloudOffer) bool {
@@ -133,15 +131,27 @@ func (o *offers) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	result := reconcile.Result{RequeueAfter: reopens(was.Status.Places, status.ClosedUntil, o.now())}
 	is := was.DeepCopy()
 	is.Status = status
-	is.Status.ObservedGeneration, is.Status.Conditions, is.Status.Places = was.Generation, was.DeepCopy().Status.Conditions, was.Status.Places
+	is.Status.ObservedGeneration, is.Status.Conditions = was.Generation, was.DeepCopy().Status.Conditions
+	if err != nil {
+		is.Status.Places = withPrices(was.Status.Places, nil)
+	}
 	c := condition(was, &status, err)
 	c.LastTransitionTime = metav1.NewTime(o.now())
 	apimeta.SetStatusCondition(&is.Status.Conditions, c)
 	if equality.Semantic.DeepEqual(was.Status, is.Status) {
 		return result, nil
 	}
-	// Places are written by the purchasing check, and from what other clusters report; they are not in the patch.
-	if err := o.client.Status().Patch(ctx, is, client.MergeFrom(was)); err != nil {
+	// Places are written by the purchasing check, and from what other clusters report. They are in the patch only if a price in them
+	// changed, and then nothing else may have.
+	patch := client.MergeFrom(was)
+	if !equality.Semantic.DeepEqual(was.Status.Places, is.Status.Places) {
+		patch = client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})
+	}
+	err = o.client.Status().Patch(ctx, is, patch)
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: time.Second}, nil
+	}
+	if err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	return result, nil
@@ -167,7 +177,7 @@ func (o *offers) assess(ctx context.Context, offer *v1alpha1.CloudOffer) (status
 	if err := o.target(ctx, offer); err != nil {
 		return status, err
 	}
-	table, err := o.table(ctx, offer.Spec.Prices)
+	sells, err := o.sold(ctx, offer)
 	if err != nil {
 		return status, err
 	}
@@ -175,7 +185,7 @@ func (o *offers) assess(ctx context.Context, offer *v1alpha1.CloudOffer) (status
 	if err := o.client.List(ctx, all); err != nil {
 		return status, err
 	}
-	return assess(offer, table, learnedFor(offer, all.Items), o.now())
+	return assess(offer, sells, learnedFor(offer, all.Items), o.now())
 }
 
 // target is there: the flavor, or the cluster, that a CloudOffer is for; otherwise err is a problem.
@@ -196,42 +206,4 @@ func (o *offers) target(ctx context.Context, offer *v1alpha1.CloudOffer) error {
 		return problem{v1alpha1.ReasonNoFlavor, fmt.Sprintf("there is no ResourceFlavor %s: a CloudOffer has the name of the flavor that it is for", offer.Name)}
 	}
 	return err
-}
-
-// Tables reads price tables: those in ConfigMaps of a namespace, and those in CloudOffers themselves.
-type Tables struct {
-	Client    client.Reader
-	Namespace string
-}
-
-// Offers are what a CloudOffer sells, at least one. What is wrong with it is in its status, too.
-func (t Tables) Offers(ctx context.Context, offer *v1alpha1.CloudOffer) ([]cloud.Offer, error) {
-	table, err := t.table(ctx, offer.Spec.Prices)
-	if err != nil {
-		return nil, err
-	}
-	offers, _, err := matching(offer, table)
-	return offers, err
-}
-
-// IsProblem says that an error is of the CloudOffer and its table, and not of reading them.
-func IsProblem(err error) bool { return errors.As(err, new(problem)) }
-
-func (t Tables) table(ctx context.Context, from v1alpha1.PriceTable) (string, error) {
-	if from.ConfigMap == nil {
-		return from.Inline, nil
-	}
-	table := &corev1.ConfigMap{}
-	err := t.Client.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: from.ConfigMap.Name}, table)
-	if apierrors.IsNotFound(err) {
-		return "", problem{v1alpha1.ReasonNoTable, fmt.Sprintf("spec.prices.configMap: there is no ConfigMap %s in namespace %s", from.ConfigMap.Name, t.Namespace)}
-	}
-	if err != nil {
-		return "", err
-	}
-	text, ok := table.Data[from.ConfigMap.Key]
-	if !ok {
-		return "", problem{v1alpha1.ReasonNoTable, fmt.Sprintf("spec.prices.configMap: ConfigMap %s has no entry %s", from.ConfigMap.Name, from.ConfigMap.Key)}
-	}
-	return text, nil
 }

@@ -62,6 +62,38 @@ func Places(l *cloud.Learned, sells func(cloud.Place) bool, now time.Time) []v1a
 	return out
 }
 
+// withPrices are places with what their nodes cost now, by the offers of a table.
+func withPrices(places []v1alpha1.PlaceStatus, offers []cloud.Offer) []v1alpha1.PlaceStatus {
+	if len(places) == 0 {
+		return places
+	}
+	prices := make(map[cloud.Place]string, len(offers))
+	for i := range offers {
+		prices[offers[i].Place] = decimal(offers[i].Price)
+	}
+	out := slices.Clone(places)
+	for i := range out {
+		out[i].PricePerHour = prices[placeOf(&out[i])]
+	}
+	return out
+}
+
+// WithPricesOf are places with the prices that they had in a status, which its controller brings up to date.
+func WithPricesOf(places, had []v1alpha1.PlaceStatus) []v1alpha1.PlaceStatus {
+	prices := make(map[cloud.Place]string, len(had))
+	for i := range had {
+		prices[placeOf(&had[i])] = had[i].PricePerHour
+	}
+	for i := range places {
+		places[i].PricePerHour = prices[placeOf(&places[i])]
+	}
+	return places
+}
+
+func placeOf(p *v1alpha1.PlaceStatus) cloud.Place {
+	return cloud.Place{Cloud: p.Cloud, Region: p.Region, Zone: p.Zone, InstanceType: p.InstanceType, Spot: p.CapacityType == v1alpha1.Spot}
+}
+
 func placeStatus(s *cloud.Seen, now time.Time) v1alpha1.PlaceStatus {
 	p := v1alpha1.PlaceStatus{
 		Cloud: s.Cloud, Region: s.Region, Zone: s.Zone, InstanceType: s.InstanceType, CapacityType: capacityType(s.Spot),
@@ -87,7 +119,7 @@ func placeStatus(s *cloud.Seen, now time.Time) v1alpha1.PlaceStatus {
 // seen is what a status says of a place. A number that somebody made unreadable is none.
 func seen(p *v1alpha1.PlaceStatus) cloud.Seen {
 	s := cloud.Seen{
-		Place: cloud.Place{Cloud: p.Cloud, Region: p.Region, Zone: p.Zone, InstanceType: p.InstanceType, Spot: p.CapacityType == v1alpha1.Spot},
+		Place: placeOf(p),
 		At:    p.LastSeen.Time, Obtainable: p.Obtainable, Since: p.Since.Time, ClosedFor: int(p.ClosedFor), Failures: int(p.Failures),
 		UpHours: number(p.History.UpHours), DownHours: number(p.History.DownHours), UpSpan: number(p.History.UpSpan),
 		DownSpan: number(p.History.DownSpan), Losses: number(p.History.Losses), Returns: number(p.History.Returns),

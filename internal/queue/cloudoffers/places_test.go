@@ -3,6 +3,7 @@ package cloudoffers
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,20 +114,56 @@ func TestClosedPlaces(t *testing.T) {
 	spec := v1alpha1.CloudOfferSpec{Match: v1alpha1.Match{GPUs: []string{"H100"}, CapacityType: v1alpha1.Spot}}
 	l := &cloud.Learned{}
 	l.StockOut(cloud.Place{Cloud: "aws", Region: "us-east-1", Zone: "use1-az1", InstanceType: "p5.48xlarge", Spot: true}, 8, noon)
-	status, err := assess(of(spec), table, l, noon.Add(time.Second))
+	status, err := assess(of(spec), matching(of(spec), table), l, noon.Add(time.Second))
 	if err != nil || status.ClosedUntil != nil || status.PricePerHour != "6.5" {
 		t.Errorf("%v %+v", err, status)
 	}
 	dear := cloud.Place{Cloud: "gcp", Region: "us-central1", Zone: "us-central1-a", InstanceType: "a3-highgpu-8g", Spot: true}
 	l.StockOut(dear, 2, noon.Add(time.Minute))
-	status, err = assess(of(spec), table, l, noon.Add(time.Minute))
+	status, err = assess(of(spec), matching(of(spec), table), l, noon.Add(time.Minute))
 	if err != nil || status.ClosedUntil == nil || !status.ClosedUntil.Time.Equal(noon.Add(2*time.Minute)) || status.PricePerHour != "5" {
 		t.Errorf("%v %+v", err, status)
 	}
 	l.Obtained(dear, 2, noon.Add(2*time.Minute))
 	l.Started(dear, 3*time.Minute)
-	status, err = assess(of(spec), table, l, noon.Add(2*time.Minute+time.Second))
+	status, err = assess(of(spec), matching(of(spec), table), l, noon.Add(2*time.Minute+time.Second))
 	if err != nil || status.ClosedUntil != nil || status.PricePerHour != "5" {
 		t.Errorf("what was closed longest ago may sell again: %v %+v", err, status)
 	}
+}
+
+// Each place has what its nodes cost by the table now. Who writes what was learned leaves the prices, and a place that is not sold any more has
+// none; what was learned of it is there still.
+func TestPricesOfPlaces(t *testing.T) {
+	l := &cloud.Learned{}
+	l.Obtained(place("use1-az1", true), 2, noon)
+	l.StockOut(place("use1-az9", true), 2, noon)
+	offer := of(v1alpha1.CloudOfferSpec{})
+	offer.Status.Places = Places(l, everywhere, noon)
+	prices := func(what, want string) {
+		t.Helper()
+		got := ""
+		for i := range offer.Status.Places {
+			got += offer.Status.Places[i].Zone + "=" + offer.Status.Places[i].PricePerHour + " "
+		}
+		if got != want || !SamePlaces(offer.Status.Places, Places(l, everywhere, noon)) {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	assessed := func(table string) {
+		status, err := assess(offer, matching(offer, table), l, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		offer.Status.Places = status.Places
+	}
+	assessed(table)
+	prices("sold", "use1-az1=40 use1-az9= ")
+	l.Running(place("use1-az1", true), noon.Add(time.Minute))
+	offer.Status.Places = WithPricesOf(Places(l, everywhere, noon), offer.Status.Places)
+	prices("something is learned", "use1-az1=40 use1-az9= ")
+	assessed(strings.ReplaceAll(table, "98.32,40", "98.32,41.5"))
+	prices("another price", "use1-az1=41.5 use1-az9= ")
+	assessed(strings.ReplaceAll(table, "98.32,40", "98.32,"))
+	prices("sold on demand alone", "use1-az1= use1-az9= ")
 }

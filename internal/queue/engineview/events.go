@@ -1,7 +1,6 @@
 package engineview
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -82,6 +81,14 @@ func flavorPrice(o *cloud.CloudOffer) admission.Event {
 		StartUp: o.Status.StartUp.Duration, LossRate: losses,
 	}}
 	event.Price.Regions = regionPrices(o, unit)
+	event.Price.Spot = o.Spec.NodeClass() != nil && o.Spec.Match.CapacityType == cloud.Spot
+	for _, node := range o.Status.Largest {
+		has := admission.Requests{}
+		for name, amount := range node {
+			has[string(name)] = workload.Amount(name, amount)
+		}
+		event.Price.Largest = append(event.Price.Largest, has)
+	}
 	event.Price.OtherRegion, event.Price.OtherCloud = o.Spec.Egress.Prices()
 	if until := o.Status.ClosedUntil; until != nil {
 		event.Price.ClosedUntil = until.Time
@@ -110,7 +117,7 @@ func regionPrices(o *cloud.CloudOffer, unit float64) []admission.RegionPrice {
 // PriceOf a CloudOffer is what a unit of a resource costs an hour, if its status says so.
 func PriceOf(o *cloud.CloudOffer) (resource string, price float64, known bool) {
 	price, err := strconv.ParseFloat(o.Status.PricePerHour, 64)
-	return cmp.Or(o.Spec.Resource, "nvidia.com/gpu"), price, err == nil
+	return o.Spec.CardResource(), price, err == nil
 }
 
 func localQueueForEngine(lq *kueue.LocalQueue) admission.LocalQueue {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 )
@@ -64,7 +65,9 @@ func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) adm
 		terms, _ := PurchaseTermsOf(wl.Annotations)
 		input, _ := InputOf(wl.Annotations)
 		w.CheckpointInterval, w.DelayPrice, w.Input = terms.Checkpoint, terms.DelayPrice, admission.Input(input)
+		w.Waits = !terms.Deadline.IsZero() || terms.DelayPrice > 0
 	}
+	w.HandedOver = !EvictedAt(wl, cloudv1.ReasonOnDemand).IsZero()
 	if evicted := condition(wl, kueue.WorkloadEvicted); evicted != nil {
 		w.EvictedAt, w.EvictedBy = evicted.LastTransitionTime.Time, evicted.Reason
 		w.PreemptedByOthers = w.EvictedBy == kueue.WorkloadEvictedByPreemption && isPreemptedByOthers(wl)
@@ -81,7 +84,7 @@ func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) adm
 	w.PodSets = make([]admission.PodSet, len(wl.Spec.PodSets))
 	for i := range wl.Spec.PodSets {
 		w.PodSets[i] = podSetForEngine(&wl.Spec.PodSets[i], transformations)
-		w.PodSets[i].Flavors = onlyFlavors(wl)
+		w.PodSets[i].Flavors = OnlyFlavors(wl)
 	}
 	for _, reclaimable := range wl.Status.ReclaimablePods {
 		for i := range w.PodSets {

@@ -25,8 +25,8 @@ func ExtraOf(wl *kueue.Workload) admission.Key {
 // IsExtra says that the workload is about pods beyond a job's least.
 func IsExtra(wl *kueue.Workload) bool { return wl.Annotations[v1alpha1.ExtraOfAnnotation] != "" }
 
-// onlyFlavors are those that a workload is tied to, sorted; empty: any.
-func onlyFlavors(wl *kueue.Workload) []string {
+// OnlyFlavors are those that a workload is tied to, sorted; empty: any.
+func OnlyFlavors(wl *kueue.Workload) []string {
 	text := wl.Annotations[v1alpha1.FlavorsAnnotation]
 	if text == "" {
 		return nil
@@ -36,7 +36,7 @@ func onlyFlavors(wl *kueue.Workload) []string {
 	return slices.Compact(list)
 }
 
-// FlavorsText names the flavors of a pod set's quota, as onlyFlavors reads them.
+// FlavorsText names the flavors of a pod set's quota, as OnlyFlavors reads them.
 func FlavorsText(assigned *kueue.PodSetAssignment) string {
 	names := make([]string, 0, len(assigned.Flavors))
 	for _, flavor := range assigned.Flavors {

@@ -172,8 +172,8 @@ func reportLastRun(wl *kueue.Workload, now time.Time) {
 // mostPrice is what nodes of a workload cost an hour at most, in US dollars, as far as is believed.
 const mostPrice = 1e6
 
-// boughtAmounts are what the nodes cost that were bought for a workload, as its check says, from when it was admitted;
-// until then it had none to pay for.
+// boughtAmounts are what the nodes cost that were bought for a workload, as its check says, from when they were ordered. Until it is
+// admitted it has none: what becomes of an attempt is not known.
 func boughtAmounts(wl *kueue.Workload) (list []budget.Amount) {
 	admitted := condition(wl, kueue.WorkloadAdmitted)
 	if admitted == nil || admitted.Status != metav1.ConditionTrue {
@@ -190,7 +190,8 @@ func boughtAmounts(wl *kueue.Workload) (list []budget.Amount) {
 			}
 			counted[purchase] = true
 			list = append(list, budget.Amount{
-				Flavor: flavorOfCards(wl.Status.Admission, update.Name), Resource: budget.Money, Units: int64(math.Round(hourly * 1e6)), Since: admitted.LastTransitionTime.Time,
+				Flavor: flavorOfCards(wl.Status.Admission, update.Name), Resource: budget.Money, Units: int64(math.Round(hourly * 1e6)),
+				Since: paidSince(update, admitted.LastTransitionTime.Time),
 			})
 		}
 	}
@@ -198,6 +199,15 @@ func boughtAmounts(wl *kueue.Workload) (list []budget.Amount) {
 		return noted(wl)
 	}
 	return list
+}
+
+// paidSince is when the nodes of a pod set were ordered; where the check does not say, or it cannot be, when the workload was admitted. No
+// more than the run counts, whatever is said.
+func paidSince(update *kueue.PodSetUpdate, admitted time.Time) time.Time {
+	if at, err := time.Parse(time.RFC3339, update.Annotations[cloudv1.BoughtAtAnnotation]); err == nil && at.Before(admitted) {
+		return at
+	}
+	return admitted
 }
 
 // noteBought notes what the nodes of a workload cost, whose checks are about to forget it.

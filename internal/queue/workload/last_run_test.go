@@ -190,6 +190,18 @@ func TestLastRunTellsWhatNodesCost(t *testing.T) {
 	if got := cost(finished); !reflect.DeepEqual(got, want) {
 		t.Errorf("finished: %+v", got)
 	}
+	for text, since := range map[string]time.Time{
+		"2026-01-01T00:00:00Z": time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), began.Add(5 * time.Minute).Format(time.RFC3339): began.Add(5 * time.Minute),
+		"soon": admitted, "9999-12-31T00:00:00Z": admitted,
+	} {
+		wl := bought("41.20")
+		for i := range wl.Status.AdmissionChecks[0].PodSetUpdates {
+			wl.Status.AdmissionChecks[0].PodSetUpdates[i].Annotations[cloudv1.BoughtAtAnnotation] = text
+		}
+		if got := cost(wl); len(got) != 1 || !got[0].Since.Equal(since) {
+			t.Errorf("ordered at %s: %+v", text, got)
+		}
+	}
 	for _, price := range []string{"", "-1", "NaN", "Inf", "1e300", "much"} {
 		if got := cost(bought(price)); len(got) > 0 {
 			t.Errorf("%q: %+v", price, got)

@@ -246,7 +246,7 @@ func evictedStep(wl *kueue.Workload, now time.Time) Step {
 // endsByBackoff says that a workload with such an eviction is requeued after its backoff.
 func endsByBackoff(evicted string) bool {
 	switch evicted {
-	case kueue.WorkloadEvictedByPodsReadyTimeout, kueue.WorkloadEvictedByAdmissionCheck, cloudv1.ReasonMachineLost, cloudv1.ReasonBackToSpot:
+	case kueue.WorkloadEvictedByPodsReadyTimeout, kueue.WorkloadEvictedByAdmissionCheck, cloudv1.ReasonMachineLost, cloudv1.ReasonBackToSpot, cloudv1.ReasonOnDemand:
 		return true
 	}
 	return false
@@ -304,7 +304,7 @@ func retryReason(wl *kueue.Workload) (reason string) {
 			continue
 		}
 		own, _, _ := strings.Cut(check.Message, ": ")
-		if own != cloudv1.ReasonMachineLost && own != cloudv1.ReasonBackToSpot || reason != "" && reason != own {
+		if own != cloudv1.ReasonMachineLost && own != cloudv1.ReasonBackToSpot && own != cloudv1.ReasonOnDemand || reason != "" && reason != own {
 			return kueue.WorkloadEvictedByAdmissionCheck
 		}
 		reason = own

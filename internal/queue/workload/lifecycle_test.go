@@ -126,6 +126,12 @@ func TestNext(t *testing.T) {
 			}), now: start,
 			want: Step{Action: EvictNow, Reason: "BackToSpot", Message: `Evicted due to AdmissionCheck in Retry state: "b" (BackToSpot: spot nodes are sold)`},
 		},
+		"it has waited for spot for long enough": {
+			wl: with(admitted(kueue.CheckStateReady, kueue.CheckStateRetry), func(wl *kueue.Workload) {
+				wl.Status.AdmissionChecks[1].Message = "OnDemand: it is time"
+			}), now: start,
+			want: Step{Action: EvictNow, Reason: "OnDemand", Message: `Evicted due to AdmissionCheck in Retry state: "b" (OnDemand: it is time)`},
+		},
 		"checks of bought nodes say different things": {
 			wl: with(admitted(kueue.CheckStateRetry, kueue.CheckStateRetry), func(wl *kueue.Workload) {
 				wl.Status.AdmissionChecks[0].Message = "BackToSpot: spot nodes are sold"

@@ -44,6 +44,19 @@ func Evictions(wl *kueue.Workload, reason string) (n int) {
 	return n
 }
 
+// MayBeHandedOver says that a workload may be evicted to get nodes on demand: it was not, or was evicted as often for other reasons. So
+// where the flavor that it is handed over to has no quota for it, it is not handed over again and again.
+func MayBeHandedOver(wl *kueue.Workload) bool {
+	if wl.Status.SchedulingStats == nil {
+		return true
+	}
+	all := 0
+	for _, e := range wl.Status.SchedulingStats.Evictions {
+		all += int(e.Count)
+	}
+	return 2*Evictions(wl, cloudv1.ReasonOnDemand) <= all
+}
+
 // EvictedAt is when a workload was evicted for a reason, if it has had no quota since; zero: it was not.
 func EvictedAt(wl *kueue.Workload, reason string) time.Time {
 	evicted := condition(wl, kueue.WorkloadEvicted)

@@ -28,7 +28,7 @@ func money(folder string) error {
 		return err
 	}
 	for _, name := range without {
-		fmt.Println("no prices:", name)
+		fmt.Println("no prices, or no minute that all zones have:", name)
 	}
 	kinds := []*kind{{name: "plentiful", goal: goalPlentiful}, {name: "scarce", goal: goalScarce}}
 	for _, m := range markets {

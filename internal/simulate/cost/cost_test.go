@@ -189,3 +189,34 @@ func TestReadSeries(t *testing.T) {
 		t.Error("a series that is no series was read")
 	}
 }
+
+// Zones that were watched from different times on are compared at the same minutes: those that all of them have.
+func TestReadSeriesThatBeginApart(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.Mkdir(filepath.Join(folder, "spot-availability"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, folder, "spot-prices.csv", "time,zone,instance_type,spot_usd_hour,on_demand_usd_hour\n"+
+		"2023-01-01T00:00:00Z,z1,p3,1,3\n2023-01-01T00:00:00Z,z2,p3,2,3\n2023-02-15T00:13:00Z,z2,p3,2.5,3\n")
+	write(t, folder, "spot-series.csv", "file,kind,cloud,zone,zone_id,instance_type,gpu,gpus_per_instance,nodes_wanted,start_utc\n"+
+		"a.csv,availability,aws,us-east-1a,z1,p3,V100,8,1,2023-02-15T00:00:00Z\n"+
+		"b.csv,availability,aws,us-east-1b,z2,p3,V100,8,1,2023-02-15T00:05:00Z\n"+
+		"c.csv,availability,aws,us-east-1a,z1,p3,V100,8,2,2023-02-15T00:00:00Z\n"+
+		"d.csv,availability,aws,us-east-1b,z2,p3,V100,8,2,2023-02-15T09:00:00Z\n")
+	write(t, folder, "spot-availability/a.csv", "seconds,available\n0,9\n600,5\n720,6\n780,7\n840,8\n") // minutes 0 to 14
+	write(t, folder, "spot-availability/b.csv", "seconds,available\n360,1\n420,2\n480,3\n")             // minutes 11 to 13
+	write(t, folder, "spot-availability/c.csv", "seconds,available\n0,9\n60,9\n")
+	write(t, folder, "spot-availability/d.csv", "seconds,available\n0,9\n60,9\n")
+	markets, without, err := cost.Read(folder)
+	if err != nil || len(markets) != 1 || !slices.Equal(without, []string{"aws-2023-02-15-p3-x2"}) {
+		t.Fatalf("%v, without %v, %v", markets, without, err)
+	}
+	m := markets[0]
+	if !m.Start.Equal(time.Date(2023, 2, 15, 0, 11, 0, 0, time.UTC)) || m.Minutes() != 3 {
+		t.Fatalf("%v, %d minutes", m.Start, m.Minutes())
+	}
+	a, b := m.Zones[0], m.Zones[1]
+	if !slices.Equal(a.Available, []int16{5, 6, 7}) || !slices.Equal(b.Available, []int16{1, 2, 3}) || !slices.Equal(b.Spot, []float64{2, 2, 2.5}) || len(a.Spot) != 3 || len(a.OnDemand) != 3 {
+		t.Errorf("%+v, %+v", a, b)
+	}
+}

@@ -81,13 +81,13 @@ func (z *Zone) MeanShare() float64 {
 }
 
 // Read reads every market of a folder: spot-series.csv names the series in spot-availability, spot-prices.csv has the
-// prices. Sets of which no price is known are left out, by name.
+// prices. Markets of which no price is known are left out, by name, and those whose zones were never watched at the same time.
 func Read(folder string) (markets []*Market, without []string, err error) {
 	prices, err := readPrices(filepath.Join(folder, "spot-prices.csv"))
 	if err != nil {
 		return nil, nil, err
 	}
-	byName := map[string]*Market{}
+	byName, starts := map[string]*Market{}, map[*Market][]time.Time{} // of zones
 	err = eachRow(filepath.Join(folder, "spot-series.csv"), func(row map[string]string) error {
 		z, m, err := readZone(folder, row, prices)
 		if err != nil {
@@ -104,10 +104,35 @@ func Read(folder string) (markets []*Market, without []string, err error) {
 			byName[m.Name], known = m, m
 			markets = append(markets, m)
 		}
-		known.Zones = append(known.Zones, *z)
+		known.Zones, starts[known] = append(known.Zones, *z), append(starts[known], m.Start)
 		return nil
 	})
+	markets = slices.DeleteFunc(markets, func(m *Market) bool {
+		if m.align(starts[m]) {
+			return false
+		}
+		without = append(without, m.Name)
+		return true
+	})
 	return markets, without, err
+}
+
+// align has all zones begin when the last of them does, and end when the first does: a minute is the same one in each. It says whether they
+// have one in common.
+func (m *Market) align(starts []time.Time) bool {
+	m.Start = slices.MaxFunc(starts, time.Time.Compare)
+	minutes := math.MaxInt
+	for i := range m.Zones {
+		z := &m.Zones[i]
+		late := min(len(z.Available), int(m.Start.Sub(starts[i])/time.Minute))
+		z.Available, z.Spot, z.OnDemand = z.Available[late:], z.Spot[late:], z.OnDemand[late:]
+		minutes = min(minutes, len(z.Available))
+	}
+	for i := range m.Zones {
+		z := &m.Zones[i]
+		z.Available, z.Spot, z.OnDemand = z.Available[:minutes], z.Spot[:minutes], z.OnDemand[:minutes]
+	}
+	return minutes > 0
 }
 
 // readZone reads the series that a row names; nil without prices.

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,7 +28,7 @@ import (
 )
 
 // market is a cloud. What it has sold is in the file ledger of its folder, which outlives this process, as a cloud does;
-// the file "out" has the zones that are sold out: "a", "a/spot" for its spot machines, or "a/spot/1" for all but one. The rest is Karpenter's own simulated provider.
+// the file "table" has what it sells, as price tables of CloudOffers do, and may change at any time; the file "out" has the zones that are sold out: "a", "a/spot" for its spot machines, or "a/spot/1" for all but one. The rest is Karpenter's own simulated provider.
 type market struct {
 	*kwok.CloudProvider
 	client client.Client
@@ -42,6 +44,7 @@ type Entry struct {
 	Workload string    `json:"workload"`
 	Zone     string    `json:"zone"`
 	Spot     bool      `json:"spot"`
+	Price    float64   `json:"price"` // an hour, when it was bought
 	At       time.Time `json:"at"`
 }
 
@@ -60,19 +63,23 @@ func (m *market) Create(ctx context.Context, claim *v1.NodeClaim) (*v1.NodeClaim
 	if err != nil {
 		return nil, err
 	}
+	sold, err := m.machine(labels[corev1.LabelTopologyRegion], zone, labels[corev1.LabelInstanceTypeStable], spot)
+	if err != nil {
+		return nil, err
+	}
 	if !slices.ContainsFunc(open, func(e Entry) bool { return e.Claim == claim.UID }) {
 		event := "bought"
 		if m.isOut(zone, spot, open) {
 			event = "refused"
 		}
-		if err := m.write(Entry{Event: event, Claim: claim.UID, Name: claim.Name, Workload: claim.Labels["elasticai.io/workload-uid"], Zone: zone, Spot: spot}); err != nil {
+		if err := m.write(Entry{Event: event, Claim: claim.UID, Name: claim.Name, Workload: claim.Labels["elasticai.io/workload-uid"], Zone: zone, Spot: spot, Price: sold.price}); err != nil {
 			return nil, err
 		}
 		if event == "refused" {
 			return nil, cloudprovider.NewInsufficientCapacityError(fmt.Errorf("zone %s is sold out", zone))
 		}
 	}
-	node := m.node(claim, labels)
+	node := m.node(claim, labels, sold)
 	if err := m.client.Create(ctx, node); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
@@ -106,16 +113,59 @@ func (m *market) isOut(zone string, spot bool, open []Entry) bool {
 	return false
 }
 
+// machine is what is sold at a place.
+type machine struct {
+	price float64
+	has   corev1.ResourceList
+}
+
+// machine reads the table for one place. Who orders what it does not sell hears so.
+func (m *market) machine(region, zone, kind string, spot bool) (found machine, err error) {
+	text, err := os.ReadFile(filepath.Join(m.folder, "table"))
+	if err != nil {
+		return found, err
+	}
+	rows, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
+	if err != nil || len(rows) == 0 {
+		return found, fmt.Errorf("the table of the cloud: %w", err)
+	}
+	for _, row := range rows[1:] {
+		of := map[string]string{}
+		for i, name := range rows[0] {
+			of[name] = row[i]
+		}
+		if of["region"] != region || of["zone"] != zone || of["instance_type"] != kind {
+			continue
+		}
+		price := of["price_usd_hour"]
+		if spot {
+			price = of["spot_usd_hour"]
+		}
+		if found.price, err = strconv.ParseFloat(price, 64); err != nil {
+			return found, fmt.Errorf("%s in zone %s has no price: %w", kind, zone, err)
+		}
+		found.has = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110")}
+		for name, column := range map[corev1.ResourceName]string{corev1.ResourceCPU: "vcpus", corev1.ResourceMemory: "memory_gib", "nvidia.com/gpu": "gpu_count"} {
+			text := of[column]
+			if name == corev1.ResourceMemory {
+				text += "Gi"
+			}
+			if found.has[name], err = resource.ParseQuantity(text); err != nil {
+				return found, fmt.Errorf("column %s of %s: %w", column, kind, err)
+			}
+		}
+		return found, nil
+	}
+	return found, fmt.Errorf("nobody sells %s in %s, zone %s", kind, region, zone)
+}
+
 // node is the one that the sandbox plays for a machine.
-func (m *market) node(claim *v1.NodeClaim, labels map[string]string) *corev1.Node {
+func (m *market) node(claim *v1.NodeClaim, labels map[string]string, sold machine) *corev1.Node {
 	for key, value := range claim.Labels {
 		labels[key] = value
 	}
 	labels[corev1.LabelHostname], labels[corev1.LabelArchStable], labels[corev1.LabelOSStable] = claim.Name, "amd64", "linux"
-	has := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("192"), corev1.ResourceMemory: resource.MustParse("2Ti"), corev1.ResourcePods: resource.MustParse("110")}
-	for name, amount := range claim.Spec.Resources.Requests {
-		has[name] = amount
-	}
+	has := sold.has
 	cards := has["nvidia.com/gpu"]
 	for name, value := range map[string]string{ // what NVIDIA's discovery finds on a node
 		"gpu.present": "true", "gpu.product": "NVIDIA-H100-80GB-HBM3", "gpu.count": cards.String(), "gpu.memory": "81559",
