@@ -71,7 +71,7 @@ func (t Tables) sold(ctx context.Context, offer *v1alpha1.CloudOffer) (*sold, er
 		if err != nil {
 			return nil, err
 		}
-		has := false
+		var has bool
 		if text, has = table.Data[from.Key]; !has {
 			return nil, problem{v1alpha1.ReasonNoTable, fmt.Sprintf("spec.prices.configMap: ConfigMap %s has no entry %s", from.Name, from.Key)}
 		}

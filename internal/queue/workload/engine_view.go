@@ -61,13 +61,7 @@ func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) adm
 		CheckpointedAt: CheckpointedAt(wl),
 		Stays:          wl.Annotations[egpu.OnPreemptionAnnotation] == egpu.OnPreemptionSwap, // its pods stay on their nodes
 	}
-	if len(wl.Annotations) > 0 { // what cannot be read is not given; explain reports it
-		terms, _ := PurchaseTermsOf(wl.Annotations)
-		input, _ := InputOf(wl.Annotations)
-		w.CheckpointInterval, w.DelayPrice, w.Input = terms.Checkpoint, terms.DelayPrice, admission.Input(input)
-		w.Waits = !terms.Deadline.IsZero() || terms.DelayPrice > 0
-	}
-	w.HandedOver = !EvictedAt(wl, cloudv1.ReasonOnDemand).IsZero()
+	setTerms(&w, wl)
 	if evicted := condition(wl, kueue.WorkloadEvicted); evicted != nil {
 		w.EvictedAt, w.EvictedBy = evicted.LastTransitionTime.Time, evicted.Reason
 		w.PreemptedByOthers = w.EvictedBy == kueue.WorkloadEvictedByPreemption && isPreemptedByOthers(wl)
@@ -102,6 +96,17 @@ func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) adm
 		w.Unready = "Its pods have not ended yet"
 	}
 	return w
+}
+
+// setTerms tells the engine what a job says of nodes that are bought. What cannot be read is not given; explain reports it.
+func setTerms(w *admission.Workload, wl *kueue.Workload) {
+	if len(wl.Annotations) > 0 {
+		terms, _ := PurchaseTermsOf(wl.Annotations)
+		input, _ := InputOf(wl.Annotations)
+		w.CheckpointInterval, w.DelayPrice, w.Input = terms.Checkpoint, terms.DelayPrice, admission.Input(input)
+		w.Waits = !terms.Deadline.IsZero() || terms.DelayPrice > 0
+	}
+	w.HandedOver = !EvictedAt(wl, cloudv1.ReasonOnDemand).IsZero()
 }
 
 // waitsForJob says that the job has to change before its workload may have quota again: pods of a group are to
