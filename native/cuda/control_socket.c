@@ -157,7 +157,7 @@ static void look_after(void)
 	for (int i = 0; i < session.devices; i++) {
 		struct device *d = &session.device[i];
 		compute_limit_reload(d);
-		if (atomic_load(&session.container->process[atomic_load(&session.process)].overhead[d->index])) {
+		if (atomic_load(&session_row()->overhead[d->index]) || atomic_load(&d->primary)) {
 			pools_refresh(d, false);
 			overhead_refresh(d);
 		}

@@ -55,7 +55,7 @@ static void free_block(struct block *b)
 
 static void settle(struct block *b)
 {
-	if (b->refs > 0 || b->maps || b->importers || b->chunk->out)
+	if (b->refs > 0 || b->maps || b->importers)
 		return;
 	forget((uint64_t)(uintptr_t)b, HOLD_PROGRAM);
 	block_unlink(b);

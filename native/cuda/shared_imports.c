@@ -517,7 +517,9 @@ bool shared_imports_return(bool wanted)
 	for (struct import *i = imports; i && when == SHARED_NOW; i = i->next) {
 		if (!i->away)
 			continue;
+		blocks_lock();
 		real_cuCtxSetCurrent(block_context(i->block));
+		blocks_unlock();
 		CUresult r = map_missing(i, 0, wanted, &when);
 		if (r == CUDA_SUCCESS) {
 			i->away = false;

@@ -27,6 +27,9 @@ bool swap_is_out(void);
 /* Something of ours, or of another process's that is mapped here, is not on the card. */
 bool swap_is_away(void);
 bool swap_is_busy(void);
+/* Between the two nothing moves: a context ends, and what moves would be copied in it. */
+void swap_pause(void);
+void swap_resume(void);
 void swap_fork_child(void);
 
 #define PINNED_CALL(reason, call) do { \

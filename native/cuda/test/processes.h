@@ -12,7 +12,8 @@
 
 enum order {
 	DO_ALLOC, DO_FREE, DO_NAME, DO_OPEN, DO_CLOSE, DO_RANGE, DO_FILL, DO_FILLED, DO_OUT, DO_IN, DO_AGENT_OUT, DO_USED, DO_STATE, DO_FILES, DO_CREATE, DO_RETAIN, DO_EXPORT,
-	DO_IMPORT, DO_MAP, DO_UNMAP, DO_RELEASE, DO_WRITE_ON, DO_WRITTEN, DO_LAUNCH, DO_QUIET, DO_HELD, DO_FORK, DO_EXEC, DO_CONTEXT, DO_END,
+	DO_IMPORT, DO_MAP, DO_UNMAP, DO_RELEASE, DO_WRITE_ON, DO_WRITTEN, DO_LAUNCH, DO_QUIET, DO_HELD, DO_FORK, DO_EXEC, DO_CONTEXT, DO_SECOND,
+	DO_FIRST, DO_END_SECOND, DO_END,
 };
 struct word { enum order order; uint64_t a, b, c; CUipcMemHandle h; char text[160]; };
 struct process { pid_t pid; int fd; };
@@ -48,6 +49,7 @@ static unsigned open_files(void)
 static struct word do_order(struct word w)
 {
 	static pthread_t writer;
+	static CUcontext second;
 	struct swap_result r;
 	uint64_t missing;
 	CUdeviceptr p = 0;
@@ -114,6 +116,9 @@ static struct word do_order(struct word w)
 	case DO_FORK: CHILD(child, { CHECK(!swap_is_away()); }); check_exit(child); break;
 	case DO_EXEC: execl("/bin/sleep", "sleep", "600", NULL); _exit(1);
 	case DO_END: exit(0);
+	case DO_SECOND: w.c = (uint64_t)cuCtxCreate_v2(&second, 0, 0); break;
+	case DO_FIRST: w.c = (uint64_t)real_cuCtxSetCurrent(ctx); break;
+	case DO_END_SECOND: w.c = (uint64_t)cuCtxDestroy_v2(second) | (uint64_t)real_cuCtxSetCurrent(ctx); break;
 	case DO_CONTEXT: w.c = (uint64_t)cuDevicePrimaryCtxReset_v2(0); break;
 	}
 	return w;

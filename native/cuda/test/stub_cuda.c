@@ -16,9 +16,9 @@
 
 struct work { void (*body)(void **params); uint64_t args[4]; };
 struct graph { int64_t ns; int nodes; uint64_t bytes; int works, objects; struct work work[64]; struct user_object *object[64]; };
-struct stream { _Atomic int64_t done; int capturing; struct graph *graph; };
+struct stream { _Atomic int64_t done; int capturing; struct graph *graph; struct context *ctx; };
 struct event { _Atomic int64_t done; };
-struct context { CUdevice dev; _Atomic int refs; struct stream legacy; _Atomic int64_t done; };
+struct context { CUdevice dev; _Atomic int refs; _Atomic int ended; struct stream legacy; _Atomic int64_t done; };
 
 static int stub_take(int dev, uint64_t bytes);
 static void stub_give(int dev, uint64_t bytes);
@@ -53,6 +53,12 @@ static __thread struct context *stack[16];
 static __thread int depth;
 
 static struct context *stub_current(void) { return depth ? stack[depth - 1] : NULL; }
+
+/* A context that was destroyed, or a card's own that nobody has: what is asked of it fails, as with the real one. */
+static int ended(const struct context *c)
+{
+	return c && (c >= primaries && c < primaries + 4 ? !atomic_load(&c->refs) : atomic_load(&c->ended));
+}
 
 static int mps;
 API char stub_mps_percent[16]; /* what the driver has taken from the environment */
@@ -118,14 +124,14 @@ API CUresult cuCtxCreate_v4(CUcontext *ctx, void *p, unsigned flags, CUdevice de
 API CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
 	struct context *c = ctx;
-	if (!c || (c >= primaries && c < primaries + 4))
+	if (!c || (c >= primaries && c < primaries + 4) || ended(c))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	stub_free_context(c);
 	stub_give(c->dev, stub_context_bytes());
 	for (int i = 0; i < depth; i++)
 		if (stack[i] == c)
 			memmove(stack + i, stack + i + 1, sizeof *stack * (size_t)(--depth - i));
-	free(c);
+	atomic_store(&c->ended, 1); /* its address is not another's: who still has it is to be found out */
 	return CUDA_SUCCESS;
 }
 API CUresult cuCtxDestroy(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
@@ -173,6 +179,8 @@ API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned *flags, int *acti
 API CUresult cuCtxGetCurrent(CUcontext *ctx) { *ctx = stub_current(); return CUDA_SUCCESS; }
 API CUresult cuCtxSetCurrent(CUcontext ctx)
 {
+	if (ended(ctx))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	if (!depth)
 		depth = 1;
 	stack[depth - 1] = ctx;
@@ -209,13 +217,26 @@ static struct stream *stream_of(CUstream s)
 	return stub_current() ? &stub_current()->legacy : NULL;
 }
 
-API CUresult cuStreamCreate(CUstream *s, unsigned flags) { (void)flags; *s = calloc(1, sizeof(struct stream)); return CUDA_SUCCESS; }
+static CUresult of_ended(CUstream s)
+{
+	struct stream *st = stream_of(s);
+	return !st ? CUDA_ERROR_INVALID_CONTEXT : ended(st->ctx ? st->ctx : stub_current()) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+}
+
+API CUresult cuStreamCreate(CUstream *s, unsigned flags)
+{
+	struct stream *st = calloc(1, sizeof *st);
+	(void)flags;
+	st->ctx = stub_current();
+	*s = st;
+	return CUDA_SUCCESS;
+}
 API CUresult cuStreamDestroy_v2(CUstream s) { free(s); return CUDA_SUCCESS; }
 API CUresult cuStreamDestroy(CUstream s) { free(s); return CUDA_SUCCESS; }
 API CUresult cuStreamSynchronize(CUstream s)
 {
-	if (!stream_of(s))
-		return CUDA_ERROR_INVALID_CONTEXT;
+	if (of_ended(s))
+		return of_ended(s);
 	if (stream_of(s)->capturing)
 		return 900;
 	until(atomic_load(&stream_of(s)->done));
@@ -227,6 +248,8 @@ API CUresult cuCtxSynchronize(void)
 {
 	if (!stub_current())
 		return CUDA_ERROR_INVALID_CONTEXT;
+	if (ended(stub_current()))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	until(atomic_load(&stub_current()->done));
 	return CUDA_SUCCESS;
 }
