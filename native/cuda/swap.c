@@ -16,13 +16,14 @@
 #include "memory_calls.h"
 #include "pool_memory.h"
 #include "pools.h"
+#include "settle.h"
 #include "shared_exports.h"
 #include "streams.h"
 #include "swap.h"
 #include "system.h"
 
 #define MARGIN (32 * MiB) /* what the driver may need beside */
-int64_t swap_quiet_ns = 30000 * MS;
+_Atomic int64_t swap_quiet_ns = 30000 * MS;
 
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER; /* one out or in at a time */
 static pthread_mutex_t leaving = PTHREAD_MUTEX_INITIALIZER; /* what is another's leaves, */
@@ -100,21 +101,6 @@ static CUresult settle_copies(void)
 
 	for (struct block *b = blocks; b && r == CUDA_SUCCESS; b = b->next)
 		r = real_cuStreamSynchronize(copy_stream(block_context(b)));
-	return r;
-}
-
-static CUresult settle_contexts(void)
-{
-	CUcontext done = NULL;
-	CUresult r = CUDA_SUCCESS;
-
-	for (struct block *b = blocks; b && r == CUDA_SUCCESS; b = b->next) {
-		if (block_context(b) == done)
-			continue;
-		done = block_context(b);
-		real_cuCtxSetCurrent(done);
-		r = real_cuCtxSynchronize();
-	}
 	return r;
 }
 
@@ -200,9 +186,9 @@ static uint64_t move_out(uint64_t want, bool shared, struct swap_result *r)
 {
 	uint64_t before = blocks_out();
 	int64_t begin = now_ns();
-	CUresult result = settle_contexts();
+	CUresult result = CUDA_SUCCESS;
 	struct part *parts = NULL;
-	unsigned n = result == CUDA_SUCCESS ? choose(want, shared, &parts, r) : 0;
+	unsigned n = choose(want, shared, &parts, r);
 	struct batch now = {0}, last = {0};
 
 	while (result == CUDA_SUCCESS && !*r->why && now.first < n) {
@@ -293,20 +279,14 @@ static void prepare_host(uint64_t bytes)
 		(void)host_prepare(bytes < there ? bytes : there);
 }
 
-/*
- * What has to be shared memory leaves the other processes first. What is in flight here ends before they are asked: it may
- * wait for launches of theirs.
- */
-static bool others_leave(struct swap_result *r)
+/* What is in flight ends, within that time; NULL, or why it did not. */
+static const char *settled(enum settle_for whose, int64_t deadline)
 {
-	CUresult settled;
+	CUresult r;
 
-	blocks_lock();
-	settled = settle_contexts();
-	blocks_unlock();
-	if (settled != CUDA_SUCCESS)
-		snprintf(r->why, sizeof r->why, "the driver answered %d", settled);
-	return settled == CUDA_SUCCESS && shared_exports_leave(now_ns() + swap_quiet_ns + swap_quiet_ns / 6, r->why, sizeof r->why);
+	if (!settle(whose, deadline, &r))
+		return "its work on the card does not end: it may wait for another process";
+	return r == CUDA_SUCCESS ? NULL : "its work on the card failed";
 }
 
 /* Everything of ours is on the card: others may have their part of it, and calls go on. */
@@ -316,6 +296,50 @@ static void all_is_here(void)
 	shared_exports_return();
 	if (atomic_exchange(&held, false))
 		memory_calls_release();
+}
+
+/* With the lock of blocks.h: whether what is to move includes what others have. */
+static bool others_concerned(uint64_t bytes)
+{
+	uint64_t alone = resident_bytes(false);
+
+	return bytes > alone && resident_bytes(true) > alone;
+}
+
+/* So much, or all there is, with the calls held back. Nobody can be given memory between a look at who has it and the move. */
+static void move(uint64_t bytes, struct swap_result *r)
+{
+	bool shared;
+
+	blocks_lock();
+	shared = others_concerned(bytes);
+	if (shared) { /* they leave first: what is in flight here has ended, and no longer waits for launches of theirs */
+		blocks_unlock();
+		if (!shared_exports_leave(now_ns() + swap_quiet_ns + swap_quiet_ns / 6, r->why, sizeof r->why))
+			return;
+		blocks_lock();
+	}
+	r->bytes = move_out(bytes, shared, r);
+	unchoose(); /* what was chosen and has not moved */
+	if (!*r->why && bytes == UINT64_MAX && resident_bytes(true))
+		fail(r, "memory came to be on the card meanwhile");
+	blocks_unlock();
+}
+
+/* Holds the calls back until nothing is in flight; NULL, or why that cannot be, and they go on. */
+static const char *hold_back(uint64_t bytes)
+{
+	const char *why;
+
+	prepare_host(bytes);
+	why = quiet(now_ns() + swap_quiet_ns);
+	if (why)
+		return why;
+	why = settled(SETTLE_FOR_OWN, now_ns() + swap_quiet_ns);
+	if (why)
+		memory_calls_release();
+	atomic_store(&held, !why);
+	return why;
 }
 
 void swap_out(uint64_t bytes, struct swap_result *r)
@@ -328,31 +352,17 @@ void swap_out(uint64_t bytes, struct swap_result *r)
 	pthread_mutex_lock(&order);
 	was_out = swap_is_out();
 	why = unmovable();
-	if (!why && !was_out) {
-		prepare_host(bytes);
-		why = quiet(now_ns() + swap_quiet_ns);
-		atomic_store(&held, !why);
-	}
+	if (!why && !was_out)
+		why = hold_back(bytes);
 	if (why) {
 		fail(r, why);
 	} else {
-		uint64_t there;
-		bool shared;
 		atomic_store(&busy, true);
 		if (!blocks_out()) { /* what nobody has any more, or is only retained, need not be copied */
 			graph_memory_settle();
 			pooled_trim_all(true);
 		}
-		blocks_lock();
-		there = resident_bytes(true);
-		shared = bytes > resident_bytes(false) && there > resident_bytes(false);
-		blocks_unlock();
-		if (!shared || others_leave(r)) {
-			blocks_lock();
-			r->bytes = move_out(bytes < there ? bytes : there, shared, r);
-			unchoose(); /* what was chosen and has not moved */
-			blocks_unlock();
-		}
+		move(bytes, r);
 		r->done = !*r->why;
 		moved();
 		if (!blocks_out() && !was_out)
@@ -433,32 +443,35 @@ void swap_in(struct swap_result *r, uint64_t *missing)
 
 /* ---- with the memory of another process ---- */
 
+static void leave(pid_t owner, uint64_t secret)
+{
+	pthread_mutex_lock(&sharing);
+	shared_imports_leave(owner, secret);
+	if (atomic_exchange(&held_for_others, true))
+		memory_calls_release();
+	atomic_store(&returns, true); /* it may have given up meanwhile */
+	pthread_mutex_unlock(&sharing);
+}
+
 /* Called by one thread alone. */
 const char *swap_leave(pid_t owner, uint64_t secret)
 {
-	CUresult settled;
+	int64_t deadline = now_ns() + swap_quiet_ns;
 	const char *why;
 
 	if (!shared_imports_of(owner, secret))
 		return NULL;
-	why = quiet(now_ns() + swap_quiet_ns);
+	why = quiet(deadline);
 	if (why)
 		return why;
 	pthread_mutex_lock(&leaving);
-	blocks_lock();
-	settled = settle_contexts();
-	blocks_unlock();
-	pthread_mutex_lock(&sharing);
-	if (settled == CUDA_SUCCESS)
-		shared_imports_leave(owner, secret);
-	if (settled != CUDA_SUCCESS || held_for_others)
+	why = settled(SETTLE_FOR_OTHERS, deadline);
+	if (why)
 		memory_calls_release();
-	if (settled == CUDA_SUCCESS)
-		atomic_store(&held_for_others, true);
-	atomic_store(&returns, true); /* it may have given up meanwhile */
-	pthread_mutex_unlock(&sharing);
+	else
+		leave(owner, secret);
 	pthread_mutex_unlock(&leaving);
-	return settled == CUDA_SUCCESS ? NULL : "its work on the card failed";
+	return why;
 }
 
 void swap_returns(void) { atomic_store(&returns, true); }
@@ -525,6 +538,7 @@ void swap_fork_child(void)
 	shared_exports_fork_child();
 	blocks_fork_child();
 	copy_streams_fork_child();
+	settle_fork_child();
 	atomic_store(&pinned, NULL);
 	host_fork_child();
 }

@@ -7,7 +7,7 @@
 #include <sys/types.h>
 #include "memory_calls.h"
 
-extern int64_t swap_quiet_ns; /* how long calls into the driver may take to end; those who share memory have a sixth more to answer */
+extern _Atomic int64_t swap_quiet_ns; /* how long calls into the driver may take to end; those who share memory have a sixth more to answer */
 /* From now on this process cannot be moved, for that reason. */
 void swap_pin(const char *reason);
 struct swap_result { bool done; char why[160]; uint64_t bytes; double copy_s, total_s; };

@@ -367,7 +367,27 @@ static void it_may_be_opened_while_it_is_away(void)
 	CHECK(TELL(b, DO_FILLED, w.a, 8 * MiB, 6).c);
 }
 
+/* Nothing can be given between the look at who has it and the move. */
+static void what_is_opened_as_it_leaves_leaves_too(void)
+{
+	CUdeviceptr p;
+
+	begin_two();
+	p = alloc(a, 2 * MiB);
+	TELL(a, DO_FILL, p, 2 * MiB, 6);
+	TELL(b, DO_OPEN_ON, .h = name(a, p));
+	for (int round = 0; round < 100; round++) {
+		OK(a, DO_OUT);
+		EQUAL(card(a), 2 * CONTEXT);
+		OK(a, DO_IN);
+	}
+	CHECK(TELL(b, DO_OPENED).a);
+	CHECK(TELL(a, DO_FILLED, p, 2 * MiB, 6).c);
+	OK(a, DO_FREE, p);
+	EQUAL(card(a), 2 * CONTEXT);
+}
+
 MAIN(T(what_two_processes_have_goes_and_comes), T(whatever_its_size), T(a_handle_is_only_data),
 	T(what_its_owner_frees_stays_for_the_other), T(a_descriptor_of_memory_goes_and_comes), T(a_descriptor_that_is_none_of_ours),
 	T(others_are_held_back_only_for_what_they_have), T(each_has_something_of_the_other), T(both_work_while_it_goes_and_comes),
-	T(it_may_be_opened_while_it_is_away))
+	T(it_may_be_opened_while_it_is_away), T(what_is_opened_as_it_leaves_leaves_too))

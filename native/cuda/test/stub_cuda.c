@@ -18,7 +18,7 @@ struct work { void (*body)(void **params); uint64_t args[4]; };
 struct graph { int64_t ns; int nodes; uint64_t bytes; int works, objects; struct work work[64]; struct user_object *object[64]; };
 struct stream { _Atomic int64_t done; int capturing; struct graph *graph; struct context *ctx; };
 struct event { _Atomic int64_t done; };
-struct context { CUdevice dev; _Atomic int refs; _Atomic int ended; struct stream legacy; _Atomic int64_t done; };
+struct context { CUdevice dev; _Atomic int refs; _Atomic int ended; struct stream legacy; _Atomic int64_t done; _Atomic(struct stub_kernel *) meets; _Atomic int meets_for; };
 
 static int stub_take(int dev, uint64_t bytes);
 static void stub_give(int dev, uint64_t bytes);
@@ -45,6 +45,14 @@ static void until(int64_t when)
 {
 	while (stub_now() < when)
 		sched_yield();
+}
+
+/* Until all that a context's last such kernel waits for have come so far. */
+static void until_met(struct stub_kernel *k, int times)
+{
+	for (int i = 0; k && i < k->ranks; i++)
+		while (atomic_load(&k->meeting->launched[i]) < times)
+			sched_yield();
 }
 
 static _Atomic int initialized;
@@ -251,6 +259,7 @@ API CUresult cuCtxSynchronize(void)
 	if (ended(stub_current()))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	until(atomic_load(&stub_current()->done));
+	until_met(atomic_load(&stub_current()->meets), atomic_load(&stub_current()->meets_for));
 	return CUDA_SUCCESS;
 }
 API CUresult cuEventCreate(CUevent *e, unsigned flags) { (void)flags; *e = calloc(1, sizeof(struct event)); return CUDA_SUCCESS; }
@@ -301,6 +310,10 @@ static CUresult launch(struct stub_kernel *k, void **params, CUstream s)
 	}
 	if (k->body)
 		k->body(params);
+	if (k->meeting) {
+		atomic_store(&stub_current()->meets, k);
+		atomic_store(&stub_current()->meets_for, atomic_fetch_add(&k->meeting->launched[k->rank], 1) + 1);
+	}
 	atomic_fetch_add(&stub_launched, 1);
 	done = atomic_load(&st->done);
 	done = (done > now ? done : now) + k->ns;

@@ -41,12 +41,13 @@ static int my_row(void)
 		return atomic_load(&row);
 	for (int i = 0; i < STUB_PROCESSES; i++) {
 		uint64_t was = atomic_load(&c->pid[i]);
-		if (was && (kill((pid_t)was, 0) == 0 || errno != ESRCH))
-			continue;
+		if (was && was != (uint64_t)getpid() && (kill((pid_t)was, 0) == 0 || errno != ESRCH))
+			continue; /* its own: of the program that it was before */
 		if (!atomic_compare_exchange_strong(&c->pid[i], &was, (uint64_t)getpid()))
 			continue;
 		for (int d = 0; d < 4; d++)
 			atomic_store(&c->used[i][d], 0);
+		stub_memory_forget();
 		atomic_store(&c->mps[i], mps);
 		atomic_store(&of, getpid());
 		atomic_store(&row, i);
