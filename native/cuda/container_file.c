@@ -104,10 +104,20 @@ bool process_dead(uint64_t owner)
 	return ((start << PID_BITS) & ~STARTING) != (owner & ~STARTING & ~(((uint64_t)1 << PID_BITS) - 1));
 }
 
+/* What this process had as another program, before it became this one, is no more. */
+static void clear_own(struct container_file *r, uint64_t me)
+{
+	for (int i = 0; i < MAX_PROCESSES; i++) {
+		uint64_t owner = me;
+		atomic_compare_exchange_strong(&r->process[i].owner, &owner, 0);
+	}
+}
+
 int container_join(struct container_file *r)
 {
 	uint64_t me = process_word(getpid());
 
+	clear_own(r, me);
 	/* The dead are cleared away before a row is taken that gets no compute. */
 	for (int pass = 0; pass < 2; pass++) {
 		for (int i = 0; i < (pass ? MAX_PROCESSES : LOW_PROCESSES); i++) {

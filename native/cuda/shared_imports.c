@@ -466,6 +466,17 @@ const char *shared_imports_refusal(void)
 
 /* ---- it goes and comes with its owner ---- */
 
+bool shared_imports_know(pid_t owner, uint64_t secret)
+{
+	struct import *i;
+
+	pthread_mutex_lock(&lock);
+	for (i = imports; i && (i->pid != owner || i->secret != secret); i = i->next)
+		;
+	pthread_mutex_unlock(&lock);
+	return i != NULL;
+}
+
 static bool mapped_of(const struct import *i, pid_t owner, uint64_t secret)
 {
 	return i->pid == owner && i->secret == secret && !i->gone && !i->away && !i->lost;

@@ -176,6 +176,26 @@ static void one_that_has_it_may_become_another_program(void)
 	killed(b);
 }
 
+/* The same, and the library is in that one, too: it answers, and has nothing of it. */
+static void one_that_has_it_may_become_another_user_of_the_library(void)
+{
+	CUdeviceptr p, q;
+
+	begin_two();
+	p = alloc(a, 16 * MiB);
+	open_in(b, name(a, p));
+	alloc(b, 64 * MiB);
+	begin_order(b, (struct word){DO_EXEC_SELF});
+	q = alloc(b, 2 * MiB);
+	EQUAL(counted(b), 2 * CONTEXT + 18 * MiB); /* what it had before is no more */
+	name(b, q); /* it can be asked */
+	OK(a, DO_OUT);
+	OK(a, DO_IN);
+	OK(a, DO_FREE, p);
+	EQUAL(TELL(a, DO_USED).c, 0);
+	EQUAL(card(a), 2 * CONTEXT + 2 * MiB);
+}
+
 static void its_owner_may_become_another_program(void)
 {
 	CUdeviceptr p, q;
@@ -285,14 +305,14 @@ static void answer(int listener, enum peer_says says, int memory)
 	close(fd);
 }
 
-static void leave_of(struct process p, uint64_t secret)
+static void leave_of(struct process p, uint64_t secret, enum peer_says want)
 {
 	struct peer_request q = {.version = PEER_VERSION, .ask = PEER_LEAVE, .secret = secret};
 	struct peer_answer says;
 	int fd = connect_to(p.pid), memory;
 
 	CHECK(send(fd, &q, sizeof q, MSG_NOSIGNAL) == (ssize_t)sizeof q && peer_answered(fd, &says, &memory, now_ns() + 60000 * MS));
-	EQUAL(says.says, PEER_DONE);
+	EQUAL(says.says, want);
 	close(fd);
 }
 
@@ -320,13 +340,13 @@ static void what_is_there_in_part_leaves_again(void)
 	answer(listener, PEER_DONE, memory[0]);
 	answer(listener, PEER_DONE, memory[1]);
 	EQUAL(end_order(b).c, 0);
-	leave_of(b, 2); /* of one before us that had our pid */
+	leave_of(b, 2, PEER_UNKNOWN); /* of one before us that had our pid */
 	CHECK(!TELL(b, DO_STATE).b);
-	leave_of(b, 1);
+	leave_of(b, 1, PEER_DONE);
 	CHECK(TELL(b, DO_STATE).b);
 	answer(listener, PEER_DONE, memory[0]);
 	answer(listener, PEER_LATER, -1);
-	leave_of(b, 1);
+	leave_of(b, 1, PEER_DONE);
 	for (int i = 0; i < 2; i++)
 		EQUAL(real_cuMemRelease(own[i]), 0);
 	EQUAL(card(b), before);
@@ -379,4 +399,4 @@ MAIN(T(one_that_has_it_may_end), T(its_owner_may_end), T(its_owner_may_end_while
 	T(one_that_hangs_is_named_and_nothing_moves), T(one_that_cannot_is_named), T(a_context_takes_what_was_opened_in_it_along),
 	T(a_forked_child_has_nothing_of_it), T(what_is_said_to_a_process_cannot_break_it),
 	T(what_a_process_answers_cannot_break_the_asker), T(what_is_there_in_part_leaves_again),
-	T(one_that_has_it_may_become_another_program), T(its_owner_may_become_another_program))
+	T(one_that_has_it_may_become_another_program), T(one_that_has_it_may_become_another_user_of_the_library), T(its_owner_may_become_another_program))

@@ -16,7 +16,7 @@ $(T)/libelasticgpu.so: $(SOURCES) hooks_dlsym.c $(HEADERS)
 	$(CC) -O2 -g $(TESTING) -shared -o $@ $(SOURCES) hooks_dlsym.c -ldl -pthread
 
 # Programs with the library linked in, which is how the sanitizers see it; its objects are built once for each of them.
-UNITS = unit turns latency calls_memory calls_swap calls_shared calls_peers calls_contexts calls_arrays calls_graphs calls_turns calls_space neighbours fuzz
+UNITS = unit turns latency calls_memory calls_swap calls_shared calls_peers calls_together calls_oversubscribed calls_contexts calls_arrays calls_graphs calls_turns calls_space neighbours fuzz
 PARTS = $(SOURCES) $(ARBITER)
 plain_FLAGS =
 asan_FLAGS = -fsanitize=address,undefined -fno-sanitize-recover=all
