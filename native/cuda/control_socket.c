@@ -27,6 +27,7 @@
 #include "pools.h"
 #include "session.h"
 #include "shared_exports.h"
+#include "shared_file.h"
 #include "swap.h"
 #include "system.h"
 
@@ -38,7 +39,7 @@ static int listen_here(void)
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	int n = snprintf(a.sun_path, sizeof a.sun_path, "%s/%d.sock", path_control(), (int)getpid());
 
-	mkdir(path_control(), 0777);
+	shared_folder(path_control());
 	if (fd >= 0 && n < (int)sizeof a.sun_path) {
 		unlink(a.sun_path);
 		if (bind(fd, (struct sockaddr *)&a, sizeof a) == 0 && listen(fd, 8) == 0)

@@ -230,6 +230,48 @@ static void a_forked_child_has_nothing_of_it(void)
 	EQUAL(card(a), 2 * CONTEXT);
 }
 
+/* As the agent makes them. */
+static void open_to_all(const char *path)
+{
+	char full[600];
+
+	snprintf(full, sizeof full, "%s%s", check_root, path);
+	CHECK(chmod(full, 0777) == 0);
+}
+
+/* The programs' masks are the usual ones, and who comes first makes what all use. */
+static void users_of_a_container_share_memory(void)
+{
+	CUdeviceptr p, q;
+	int card_file;
+
+	if (getuid())
+		return; /* it takes root to be two users */
+	check_limits("swap on\n", LIMITS_512);
+	open_to_all("/run/elastic-gpu");
+	open_to_all("/run/elastic-gpu-requests/GPU-11111111-1111-1111-1111-111111111120");
+	card_file = open(getenv("STUB_CARD"), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	CHECK(card_file >= 0 && fchmod(card_file, 0666) == 0 && close(card_file) == 0);
+	umask(022);
+	a = start_as(check_root, 1000);
+	p = alloc(a, 16 * MiB);
+	TELL(a, DO_FILL, p, 16 * MiB, 2);
+	b = start_as(check_root, 1001);
+	q = open_in(b, name(a, p));
+	EQUAL(counted(b), 2 * CONTEXT + 16 * MiB);
+	for (int round = 0; round < 2; round++) {
+		OK(round ? b : a, DO_OUT);
+		OK(round ? a : b, DO_OUT);
+		EQUAL(card(a), 2 * CONTEXT);
+		CHECK(says(a, "in", "\"ok\":true") && says(b, "in", "\"ok\":true"));
+		back(b);
+		CHECK(TELL(b, DO_FILLED, q, 16 * MiB, 2).c);
+	}
+	OK(b, DO_CLOSE, q);
+	OK(a, DO_FREE, p);
+	EQUAL(card(a), 2 * CONTEXT);
+}
+
 /* ---- forged ---- */
 
 static int connect_to(pid_t pid)
@@ -397,6 +439,6 @@ static void what_a_process_answers_cannot_break_the_asker(void)
 
 MAIN(T(one_that_has_it_may_end), T(its_owner_may_end), T(its_owner_may_end_while_it_is_away),
 	T(one_that_hangs_is_named_and_nothing_moves), T(one_that_cannot_is_named), T(a_context_takes_what_was_opened_in_it_along),
-	T(a_forked_child_has_nothing_of_it), T(what_is_said_to_a_process_cannot_break_it),
+	T(a_forked_child_has_nothing_of_it), T(users_of_a_container_share_memory), T(what_is_said_to_a_process_cannot_break_it),
 	T(what_a_process_answers_cannot_break_the_asker), T(what_is_there_in_part_leaves_again),
 	T(one_that_has_it_may_become_another_program), T(one_that_has_it_may_become_another_user_of_the_library), T(its_owner_may_become_another_program))

@@ -219,7 +219,8 @@ static struct word do_order(struct word w)
 	return w;
 }
 
-static struct process start(const char *root)
+/* As a user of the container; 0: as who runs the test. */
+static struct process start_as(const char *root, uid_t user)
 {
 	struct process p;
 	int pair[2];
@@ -228,6 +229,7 @@ static struct process start(const char *root)
 	CHILD(p.pid, {
 		close(pair[0]);
 		orders = pair[1];
+		CHECK(!user || setuid(user) == 0);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		setenv("ELASTICGPU_ROOT", root, 1);
 		serve_orders();
@@ -236,6 +238,8 @@ static struct process start(const char *root)
 	p.fd = pair[0];
 	return p;
 }
+
+static struct process start(const char *root) { return start_as(root, 0); }
 
 static void begin_order(struct process p, struct word w) { CHECK(send(p.fd, &w, sizeof w, MSG_NOSIGNAL) == (ssize_t)sizeof w); }
 static struct word end_order(struct process p)
