@@ -62,6 +62,7 @@ struct block {
 	struct array *arrays;   /* as one chunk */
 	uint64_t name;          /* under which other processes of the container ask for it; 0: they cannot */
 	struct importer *importers; /* those that have it: it stays while there is one */
+	bool given;             /* by the driver's own handle, which may be anywhere: it is charged until this process ends */
 	bool freed;             /* the program has given it back */
 	struct import *import;  /* it is another process's: mapped here, and moved there */
 	struct block *next, **link;

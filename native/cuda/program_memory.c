@@ -48,7 +48,8 @@ static bool note(uint64_t key, enum holding_kind kind, struct block *b)
 
 static void free_block(struct block *b)
 {
-	memory_refund(b->device, b->size);
+	if (!b->given)
+		memory_refund(b->device, b->size);
 	free(b->chunk);
 	free(b);
 }
@@ -207,6 +208,18 @@ bool program_retain(CUdeviceptr addr, CUmemHandle *handle)
 	}
 	blocks_unlock();
 	return found != NULL;
+}
+
+bool program_given(CUmemHandle handle)
+{
+	struct block *b;
+
+	blocks_lock();
+	b = find(handle);
+	if (b)
+		b->given = true;
+	blocks_unlock();
+	return b != NULL;
 }
 
 bool program_handle(CUmemHandle handle, CUmemHandle *real)
