@@ -28,10 +28,12 @@ static void settle(struct holding *v)
 {
 	if (v->refs > 0 || v->maps > 0)
 		return;
-	if (v->given)
-		ledger_drop(v);
-	else
+	if (!v->given) {
 		holding_give_back(v);
+		return;
+	}
+	atomic_fetch_add(&v->device->unseen, v->bytes);
+	ledger_drop(v);
 }
 
 static void note_given(CUmemHandle handle)

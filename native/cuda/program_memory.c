@@ -48,7 +48,9 @@ static bool note(uint64_t key, enum holding_kind kind, struct block *b)
 
 static void free_block(struct block *b)
 {
-	if (!b->given)
+	if (b->given)
+		atomic_fetch_add(&b->device->unseen, b->size);
+	else
 		memory_refund(b->device, b->size);
 	free(b->chunk);
 	free(b);

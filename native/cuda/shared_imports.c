@@ -413,6 +413,7 @@ static bool settle_gone(struct import *i)
 		return false;
 	if (i->orphan) {
 		container_refund(session.container, atomic_load(&session.process), i->block->device->index, i->block->size);
+		atomic_fetch_sub(&i->block->device->unseen, i->block->size);
 		atomic_fetch_sub(&orphans, 1);
 	}
 	take_off(i);
@@ -423,6 +424,7 @@ static bool settle_gone(struct import *i)
 static void adopt_orphan(struct import *i)
 {
 	container_charge(session.container, atomic_load(&session.process), i->block->device->index, i->block->size, UINT64_MAX);
+	atomic_fetch_add(&i->block->device->unseen, i->block->size); /* the driver counts it where it was made */
 	i->orphan = true;
 	atomic_fetch_add(&orphans, 1);
 }

@@ -77,7 +77,7 @@ static void one_that_waits_for_another_is_refused(void)
 	p = alloc(a, 16 * MiB);
 	q = open_in(b, name(a, p));
 	TELL(a, DO_FILL, p, 16 * MiB, 3);
-	OK(a, DO_QUIET, 300 * MS);
+	OK(a, DO_QUIET, 1000 * MS);
 	OK(b, DO_QUIET, 300 * MS);
 	OK(a, DO_MEET, 0);
 	w = TELL(a, DO_OUT);
