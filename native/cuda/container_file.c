@@ -154,7 +154,7 @@ static bool reap_in_time(struct container_file *r)
 	uint64_t cleared = 0;
 	unsigned left;
 
-	for (int64_t end = now_ns() + LOOKED_NS; cleared += reap(r, &left), left && now_ns() <= end; sleep_ns(5 * MS))
+	for (int64_t end = now_ns() + 2 * LOOKED_NS; cleared += reap(r, &left), left && now_ns() <= end; sleep_ns(5 * MS))
 		;
 	return cleared > 0;
 }
