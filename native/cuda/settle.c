@@ -59,10 +59,23 @@ static bool rests(struct settler *s, int64_t deadline)
 	return atomic_load(&s->state) == RESTS;
 }
 
-/* Each context once that has memory; false without memory to note them. */
+static void note(struct settler *s, CUcontext ctx)
+{
+	unsigned i = 0;
+
+	while (i < s->n && s->ctx[i] != ctx)
+		i++;
+	if (i == s->n)
+		s->ctx[s->n++] = ctx;
+}
+
+/*
+ * Each context once that has memory, and each card's own: it may work with memory that was opened in another's. False without
+ * memory to note them.
+ */
 static bool collect(struct settler *s)
 {
-	unsigned most = 0;
+	unsigned most = (unsigned)session.devices;
 
 	s->n = 0;
 	blocks_lock();
@@ -70,14 +83,11 @@ static bool collect(struct settler *s)
 		most++;
 	free(s->ctx);
 	s->ctx = calloc(most + 1, sizeof *s->ctx);
-	for (struct block *b = blocks; b && s->ctx; b = b->next) {
-		CUcontext ctx = block_context(b);
-		unsigned i = 0;
-		while (i < s->n && s->ctx[i] != ctx)
-			i++;
-		if (i == s->n)
-			s->ctx[s->n++] = ctx;
-	}
+	for (struct block *b = blocks; b && s->ctx; b = b->next)
+		note(s, block_context(b));
+	for (int i = 0; i < session.devices && s->ctx; i++)
+		if (atomic_load(&session.device[i].primary))
+			note(s, atomic_load(&session.device[i].primary));
 	blocks_unlock();
 	return s->ctx != NULL;
 }

@@ -1,4 +1,4 @@
-/* What is in flight in the contexts that have memory which moves. */
+/* What is in flight in the contexts that work with memory which moves. */
 #ifndef ELASTIC_SETTLE_H
 #define ELASTIC_SETTLE_H
 

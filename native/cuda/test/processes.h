@@ -13,7 +13,7 @@
 enum order {
 	DO_ALLOC, DO_FREE, DO_NAME, DO_OPEN, DO_CLOSE, DO_RANGE, DO_FILL, DO_FILLED, DO_OUT, DO_IN, DO_AGENT_OUT, DO_USED, DO_STATE, DO_FILES, DO_CREATE, DO_RETAIN, DO_EXPORT,
 	DO_IMPORT, DO_MAP, DO_UNMAP, DO_RELEASE, DO_WRITE_ON, DO_WRITTEN, DO_LAUNCH, DO_QUIET, DO_HELD, DO_FORK, DO_EXEC, DO_EXEC_SELF, DO_CONTEXT, DO_SECOND,
-	DO_FIRST, DO_END_SECOND, DO_MEET, DO_MEET_ON, DO_MET, DO_OPEN_ON, DO_OPENED, DO_SET, DO_GET, DO_END,
+	DO_FIRST, DO_END_SECOND, DO_MEET, DO_MEET_ON, DO_MET, DO_OPEN_ON, DO_OPENED, DO_SET, DO_GET, DO_CARD, DO_END,
 };
 struct word { enum order order; uint64_t a, b, c; CUipcMemHandle h; char text[160]; };
 struct process { pid_t pid; int fd; };
@@ -124,7 +124,7 @@ __attribute__((constructor)) static void another(void)
 static struct word do_order(struct word w)
 {
 	static pthread_t writer;
-	static CUcontext second;
+	static CUcontext second, card_context;
 	struct swap_result r;
 	uint64_t missing;
 	CUdeviceptr p = 0;
@@ -142,6 +142,7 @@ static struct word do_order(struct word w)
 	case DO_RANGE: w.c = (uint64_t)cuMemGetAddressRange_v2(&p, &size, w.a); w.a = p; w.b = size; break;
 	case DO_FILL: fill(w.a, w.b, (unsigned)w.c); break;
 	case DO_FILLED: w.c = filled(w.a, w.b, (unsigned)w.c); break;
+	case DO_CARD: w.c = (uint64_t)cuDevicePrimaryCtxRetain(&card_context, (CUdevice)w.a) | (uint64_t)real_cuCtxSetCurrent(card_context); break;
 	case DO_SET: w.c = (uint64_t)cuMemsetD32Async(w.a, (unsigned)w.c, w.b / 4, NULL); break;
 	case DO_GET: w.b = 0; w.c = (uint64_t)cuMemcpyDtoH_v2(&w.b, w.a, 4); break;
 	case DO_AGENT_OUT: /* the agent asks before */
@@ -152,7 +153,7 @@ static struct word do_order(struct word w)
 		/* fall through */
 	case DO_OUT: swap_out(w.a ? w.a : UINT64_MAX, &r); w.c = !r.done; w.a = r.bytes; memcpy(w.text, r.why, sizeof w.text); break;
 	case DO_IN: swap_in(&r, &missing); w.c = !r.done; memcpy(w.text, r.why, sizeof w.text); break;
-	case DO_USED: container_reap(session.container); w.a = used(); w.b = stub_card_used(0); w.c = atomic_load(&session_row()->held[0]); break;
+	case DO_USED: container_reap(session.container); w.b = stub_card_used((int)w.a); w.a = used(); w.c = atomic_load(&session_row()->held[0]); break;
 	case DO_STATE: snprintf(w.text, sizeof w.text, "%s", swap_refusal() ? swap_refusal() : ""); w.a = swap_is_out(); w.b = swap_is_away(); break;
 	case DO_FILES: w.a = open_files(); break;
 	case DO_CREATE: w.c = (uint64_t)cuMemCreate(&h, w.a, &to_share, 0); w.b = h; break;
