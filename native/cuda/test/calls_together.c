@@ -25,7 +25,7 @@ static void they_are_held_until_none_waits_for_another(void)
 	begin_two();
 	p = alloc(a, 16 * MiB);
 	q = open_in(b, name(a, p));
-	TELL(a, DO_FILL, p, 16 * MiB, 3);
+	OK(a, DO_SET, p, 16 * MiB, 3);
 	TELL(a, DO_MEET_ON, 0);
 	TELL(b, DO_MEET_ON, 1);
 	for (int round = 0; round < 10; round++) {
@@ -42,7 +42,7 @@ static void they_are_held_until_none_waits_for_another(void)
 	atomic_store(&together->over, true);
 	TELL(a, DO_MET);
 	TELL(b, DO_MET);
-	CHECK(TELL(b, DO_FILLED, q, 16 * MiB, 3).c);
+	EQUAL(TELL(b, DO_GET, q + 8 * MiB).b, 3);
 }
 
 /* Held back before the agent asked, with what the other waits for not launched yet. */
