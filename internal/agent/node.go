@@ -150,7 +150,7 @@ func (n *Node) Backends() ([]backend.Backend, error) {
 
 // Swapper moves what containers have to the host and back.
 func (n *Node) Swapper(c client.Client) *Swapper {
-	return &Swapper{Client: c, Grants: n.slots.Grants, Shares: n.shares, OnCard: n.onCard, Server: n.remote.serverPod, Events: n.Events}
+	return &Swapper{Client: c, Grants: n.slots.Grants, Shares: n.shares, OnCard: n.onCard, Unexplained: n.unexplained, Server: n.remote.serverPod, Events: n.Events}
 }
 
 // onCard are the processes of a pod that the driver sees on a card.
@@ -170,6 +170,30 @@ func (n *Node) onCard(ctx context.Context, uid types.UID, uuid string) ([]discov
 		}
 	}
 	return ours, nil
+}
+
+// unexplained is how much memory (MiB) of a card is in use by no process that the driver sees.
+func (n *Node) unexplained(ctx context.Context, uuid string) (int64, error) {
+	if _, simulated := n.Source.(discovery.Simulated); simulated {
+		return 0, nil
+	}
+	cards, err := n.Source.Cards(ctx, &corev1.Node{})
+	if err != nil {
+		return 0, err
+	}
+	at := slices.IndexFunc(cards, func(c discovery.Card) bool { return c.UUID == uuid })
+	if at < 0 {
+		return 0, nil // whether it is there at all is not asked here
+	}
+	processes, err := n.Source.Processes(ctx, uuid)
+	if err != nil {
+		return 0, err
+	}
+	rest := cards[at].UsedMB
+	for _, p := range processes {
+		rest -= p.MemoryMB
+	}
+	return max(rest, 0), nil
 }
 
 // SwapReporter says which pods could be swapped.

@@ -41,6 +41,9 @@ type Swapper struct {
 	// OnCard lists what the driver sees of a pod's processes on a card. That they are out is their own word, and the
 	// cards of a pod that is out are given to others.
 	OnCard func(ctx context.Context, uid types.UID, uuid string) ([]discovery.Process, error)
+	// Unexplained is how much of a card's memory (MiB) is in use that the driver sees no process use: a descriptor may hold
+	// on to it. nil where nothing says.
+	Unexplained func(ctx context.Context, uuid string) (int64, error)
 	// Server is the pod that has what a container has on a card of another node; that node's agent moves it.
 	Server func(ctx context.Context, to *share.Remote) (*corev1.Pod, error)
 	// Events of pods that a defect concerns; may be nil.
@@ -201,13 +204,17 @@ func (s *Swapper) moveHere(ctx context.Context, pod *corev1.Pod, mine []slots.Gr
 			return err
 		}
 	}
+	before, err := s.unexplained(ctx, mine)
+	if err != nil {
+		return err
+	}
 	bytes, err := moveAll(ctx, mine, w.move, w.back)
 	if err != nil {
 		o.refused = err.Error()
 		return nil
 	}
 	if w.status == corev1.ConditionTrue {
-		if err := s.confirmOut(ctx, mine); err != nil {
+		if err := errors.Join(s.confirmOut(ctx, mine), s.confirmFree(ctx, mine, before)); err != nil {
 			o.refused, o.onCard = errors.Join(err, moveBack(ctx, mine, w.back)).Error(), true
 			return nil
 		}
@@ -276,6 +283,52 @@ func (s *Swapper) confirmOut(ctx context.Context, grants []slots.Grant) error {
 		}
 	}
 	return nil
+}
+
+// unexplained memory of the cards of containers, by UUID.
+func (s *Swapper) unexplained(ctx context.Context, grants []slots.Grant) (map[string]int64, error) {
+	all := map[string]int64{}
+	for i := range grants {
+		for _, card := range grants[i].Cards {
+			if _, known := all[card.UUID]; known || s.Unexplained == nil {
+				continue
+			}
+			rest, err := s.Unexplained(ctx, card.UUID)
+			if err != nil {
+				return nil, fmt.Errorf("what is in use on card %d cannot be read: %w", card.Index, err)
+			}
+			all[card.UUID] = rest
+		}
+	}
+	return all, nil
+}
+
+// looksAtRest are how often memory that no process has is looked at before it is believed: a neighbour may take some between
+// two readings of the driver's.
+const looksAtRest = 5
+
+// confirmFree asks the driver whether what left a card is free there. Memory that was given away as a descriptor stays while
+// that is open, and no process is seen to have it.
+func (s *Swapper) confirmFree(ctx context.Context, grants []slots.Grant, before map[string]int64) error {
+	var found error
+	for range looksAtRest {
+		after, err := s.unexplained(ctx, grants)
+		if err != nil {
+			return err
+		}
+		found = nil
+		for i := range grants {
+			for _, card := range grants[i].Cards {
+				if more := after[card.UUID] - before[card.UUID]; more > contextMB {
+					found = fmt.Errorf("container %s says that it is out, and %d MiB are still in use on card %d that no process is seen to have", grants[i].Container, more, card.Index)
+				}
+			}
+		}
+		if found == nil {
+			return nil
+		}
+	}
+	return found
 }
 
 func (s *Swapper) grantsOf(pod *corev1.Pod) ([]slots.Grant, error) {

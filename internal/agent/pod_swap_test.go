@@ -34,6 +34,7 @@ type shares struct {
 	out     map[string]bool
 	refused error
 	onCard  []discovery.Process // as the driver sees it
+	rests   int64               // what is in use on the card of what is out, by nobody (MiB)
 }
 
 func (s *shares) processes(_ context.Context, uid types.UID, uuid string) ([]discovery.Process, error) {
@@ -41,6 +42,13 @@ func (s *shares) processes(_ context.Context, uid types.UID, uuid string) ([]dis
 		return nil, fmt.Errorf("asked for pod %s on card %s", uid, uuid)
 	}
 	return s.onCard, nil
+}
+
+func (s *shares) unexplained(context.Context, string) (int64, error) {
+	if len(s.out) > 0 {
+		return 300 + s.rests, nil
+	}
+	return 300, nil
 }
 
 func (s *shares) Out(_ context.Context, of *share.Share) (int64, error) {
@@ -65,7 +73,7 @@ func TestPodIsMovedWhenItIsSaid(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: grant.Pod.Namespace, Name: grant.Pod.Name, UID: grant.UID}}
 	c := fake.NewClientBuilder().WithObjects(pod).WithStatusSubresource(pod).Build()
 	moves := &shares{out: map[string]bool{}}
-	swapper := &agent.Swapper{Client: c, Shares: moves, OnCard: moves.processes, Grants: func() ([]slots.Grant, error) { return []slots.Grant{grant}, nil }}
+	swapper := &agent.Swapper{Client: c, Shares: moves, OnCard: moves.processes, Unexplained: moves.unexplained, Grants: func() ([]slots.Grant, error) { return []slots.Grant{grant}, nil }}
 	// say sets the annotation and returns what the pod's condition says then.
 	say := func(word string) corev1.PodCondition {
 		t.Helper()
@@ -110,6 +118,11 @@ func TestPodIsMovedWhenItIsSaid(t *testing.T) {
 			t.Fatalf("forged: %+v, out %v", got, moves.out)
 		}
 	}
+	moves.onCard, moves.rests = nil, 20000 // a descriptor holds on to it
+	if got := say("out"); got.Status != corev1.ConditionFalse || !strings.Contains(got.Message, "20000 MiB are still in use") || moves.out["3"] {
+		t.Fatalf("held on to: %+v, out %v", got, moves.out)
+	}
+	moves.rests = 500
 	moves.onCard = []discovery.Process{{PID: 7, MemoryMB: 524}} // its context stays
 	if got := say("out"); got.Status != corev1.ConditionTrue {
 		t.Fatalf("out: %+v", got)

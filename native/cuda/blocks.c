@@ -10,6 +10,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the list, and the program's mappings */
 struct block *blocks;
+static _Atomic uint64_t out_bytes; /* on the host */
 
 void blocks_lock(void) { pthread_mutex_lock(&lock); }
 void blocks_unlock(void) { pthread_mutex_unlock(&lock); }
@@ -19,6 +20,7 @@ void blocks_fork_child(void)
 {
 	pthread_mutex_init(&lock, NULL);
 	blocks = NULL;
+	atomic_store(&out_bytes, 0);
 }
 
 void block_link(struct block *b)
@@ -37,18 +39,48 @@ void block_unlink(struct block *b)
 		b->next->link = b->link;
 }
 
-CUcontext block_context(const struct block *b) { return b->ctx ? b->ctx : b->device->primary; }
+static CUcontext context_of_another(const struct device *d)
+{
+	for (struct block *b = blocks; b; b = b->next)
+		if (b->device == d && b->ctx)
+			return b->ctx;
+	return NULL;
+}
+
+/* Where the program has none any more, and memory is left that others have or that is of no context: the card's own. */
+CUcontext block_context(const struct block *b)
+{
+	struct device *d = b->device;
+	CUcontext ctx = b->ctx ? b->ctx : atomic_load(&d->primary);
+
+	if (!ctx)
+		ctx = context_of_another(d);
+	if (!ctx && real_cuDevicePrimaryCtxRetain(&ctx, d->cu) == CUDA_SUCCESS)
+		atomic_store(&d->primary, ctx);
+	return ctx;
+}
 
 void blocks_forget_context(CUcontext ctx)
 {
 	blocks_lock();
+	for (int i = 0; i < session.devices; i++)
+		if (atomic_load(&session.device[i].primary) == ctx)
+			atomic_store(&session.device[i].primary, NULL);
 	for (struct block *b = blocks; b; b = b->next)
-		if (b->program && b->ctx == ctx)
+		if (b->ctx == ctx)
 			b->ctx = NULL;
 	blocks_unlock();
 }
 
 /* ---- chunks ---- */
+
+uint64_t blocks_out(void) { return atomic_load(&out_bytes); }
+
+static void count_out(const struct block *b, int64_t delta)
+{
+	atomic_fetch_add(&out_bytes, (uint64_t)delta);
+	atomic_fetch_add(&session_row()->swapped[b->device->index], (uint64_t)delta);
+}
 
 /* The arbiter sees how much of ours could be moved off the card. */
 static void count_resident(struct device *d, int64_t delta)
@@ -179,10 +211,27 @@ bool chunk_make(struct block *b, struct chunk *c, CUdeviceptr at, CUresult *r)
 	return *r == CUDA_SUCCESS && chunk_put(b, c, at, handle, r);
 }
 
+void chunk_leave(struct block *b, struct chunk *c, CUdeviceptr at)
+{
+	chunk_free(b, c, at);
+	count_out(b, (int64_t)c->size);
+}
+
+void chunk_back(struct block *b, struct chunk *c)
+{
+	c->out = false;
+	block_close(b);
+	count_out(b, -(int64_t)c->size);
+}
+
 void chunk_free(struct block *b, struct chunk *c, CUdeviceptr at)
 {
-	if (!c->handle)
-		return; /* of another process, and lost with it */
+	if (!c->handle) { /* on the host; or of another process, and lost with it */
+		if (c->out)
+			count_out(b, -(int64_t)c->size);
+		c->out = false;
+		return;
+	}
 	block_close(b);
 	if (b->tiles)
 		unmap_arrays_until(b, NULL);

@@ -46,7 +46,7 @@ struct import;
 /* Memory behind a range of addresses that we chose, or that the program maps itself. */
 struct block {
 	struct device *device;
-	CUcontext ctx;          /* for its copies; NULL: the card's primary one */
+	CUcontext ctx;          /* for its copies; NULL: any other of its card */
 	CUmemProp prop;
 	CUdeviceptr base;       /* of the program's own: where it can be copied, while it is open */
 	uint64_t size;
@@ -62,6 +62,7 @@ struct block {
 	struct array *arrays;   /* as one chunk */
 	uint64_t name;          /* under which other processes of the container ask for it; 0: they cannot */
 	struct importer *importers; /* those that have it: it stays while there is one */
+	bool given;             /* by the driver's own handle, which may be anywhere: it is charged until this process ends */
 	bool freed;             /* the program has given it back */
 	struct import *import;  /* it is another process's: mapped here, and moved there */
 	struct block *next, **link;
@@ -76,6 +77,10 @@ void block_unlink(struct block *b);
 /* Memory behind a chunk's addresses; without it, *r says why. */
 bool chunk_make(struct block *b, struct chunk *c, CUdeviceptr at, CUresult *r);
 void chunk_free(struct block *b, struct chunk *c, CUdeviceptr at);
+/* It is on the host now, and counted so; it is on the card again. handle 0 marks the first. */
+void chunk_leave(struct block *b, struct chunk *c, CUdeviceptr at);
+void chunk_back(struct block *b, struct chunk *c);
+uint64_t blocks_out(void);
 /* The same for memory that is there already: its handle, which it takes back if it cannot map it. */
 bool chunk_put(struct block *b, struct chunk *c, CUdeviceptr at, CUmemHandle handle, CUresult *r);
 /* Remembers how the program may use its mappings, before they go. */
@@ -86,8 +91,8 @@ void array_unmap(const struct array *a);
 /* Until it is closed again, all of a block lies at its base for a copy. */
 CUresult block_open(struct block *b);
 void block_close(struct block *b);
-CUcontext block_context(const struct block *b);
-/* The program's own memory outlives the context it was made in. */
+CUcontext block_context(const struct block *b); /* with the lock held */
+/* What the program manages itself, and what others have, outlives the context it was made in. */
 void blocks_forget_context(CUcontext ctx);
 void blocks_fork_child(void);
 

@@ -104,6 +104,71 @@ bool process_dead(uint64_t owner)
 	return ((start << PID_BITS) & ~STARTING) != (owner & ~STARTING & ~(((uint64_t)1 << PID_BITS) - 1));
 }
 
+/* ---- the dead ---- */
+
+/*
+ * What a process shared may be there still when it is dead: those that have it charge it to themselves when they look, twice
+ * a second. Until they have, it counts in the row of the dead.
+ */
+#define LOOKED_NS (1500 * MS)
+static struct { _Atomic uint64_t owner; _Atomic int64_t since; } found_dead[MAX_PROCESSES];
+
+/* Whether this process has known for long enough that the one in a row is dead. */
+static bool dead_for_long(int row, uint64_t owner)
+{
+	if (atomic_load(&found_dead[row].owner) != owner) {
+		atomic_store(&found_dead[row].since, now_ns());
+		atomic_store(&found_dead[row].owner, owner);
+	}
+	return now_ns() - atomic_load(&found_dead[row].since) >= LOOKED_NS;
+}
+
+/* Clears the rows of the dead; *left are those whose time has not come. */
+static uint64_t reap(struct container_file *r, unsigned *left)
+{
+	uint64_t cleared = 0;
+
+	*left = 0;
+	for (int i = 0; i < MAX_PROCESSES; i++) {
+		uint64_t owner = atomic_load(&r->process[i].owner);
+		if (!owner || !process_dead(owner))
+			continue;
+		if (dead_for_long(i, owner))
+			cleared += atomic_compare_exchange_strong(&r->process[i].owner, &owner, 0);
+		else
+			++*left;
+	}
+	return cleared;
+}
+
+uint64_t container_reap(struct container_file *r)
+{
+	unsigned left;
+
+	return reap(r, &left);
+}
+
+/* Clears the rows of all that are dead now; false if there are none. */
+static bool reap_in_time(struct container_file *r)
+{
+	uint64_t cleared = 0;
+	unsigned left;
+
+	for (int64_t end = now_ns() + 2 * LOOKED_NS; cleared += reap(r, &left), left && now_ns() <= end; sleep_ns(5 * MS))
+		;
+	return cleared > 0;
+}
+
+void container_forget_own(struct container_file *r)
+{
+	uint64_t me = process_word(getpid());
+
+	for (int i = 0; i < MAX_PROCESSES; i++) {
+		uint64_t owner = me;
+		atomic_compare_exchange_strong(&r->process[i].owner, &owner, 0);
+	}
+}
+
 int container_join(struct container_file *r)
 {
 	uint64_t me = process_word(getpid());
@@ -125,7 +190,7 @@ int container_join(struct container_file *r)
 			atomic_store(&p->owner, me);
 			return i;
 		}
-		container_reap(r);
+		reap_in_time(r);
 	}
 	return -1;
 }
@@ -158,19 +223,6 @@ uint64_t container_used(struct container_file *r, int device)
 	return container_sum(r, device, false);
 }
 
-/* Clears the rows of the dead; returns how many. */
-uint64_t container_reap(struct container_file *r)
-{
-	uint64_t cleared = 0;
-
-	for (int i = 0; i < MAX_PROCESSES; i++) {
-		uint64_t owner = atomic_load(&r->process[i].owner);
-		if (owner && process_dead(owner))
-			cleared += atomic_compare_exchange_strong(&r->process[i].owner, &owner, 0);
-	}
-	return cleared;
-}
-
 bool container_charge(struct container_file *r, int process, int device, uint64_t bytes, uint64_t limit)
 {
 	struct container_process *p = &r->process[process];
@@ -188,7 +240,7 @@ bool container_charge(struct container_file *r, int process, int device, uint64_
 		atomic_fetch_sub(&p->trying[device], bytes);
 		/* Another's try may have been in the way: only what is really held makes the answer final. */
 		if (container_sum(r, device, false) > limit - bytes) {
-			if (reaped || !container_reap(r))
+			if (reaped || !reap_in_time(r))
 				return false;
 			reaped = true;
 		}

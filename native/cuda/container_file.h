@@ -37,9 +37,12 @@ bool container_first_context(struct container_file *r, int process, int device);
 void container_context_known(struct container_file *r, int process, int device, uint64_t bytes);
 struct container_file *container_open(const char *path, char *why, size_t why_size);
 int container_device(struct container_file *r, const char *uuid);
+/* What this process had as another program, before it became this one, is no more. */
+void container_forget_own(struct container_file *r);
 int container_join(struct container_file *r);
 void container_leave(struct container_file *r, int process);
 uint64_t container_used(struct container_file *r, int device);
+/* Clears the rows of those that this process has known to be dead for a while; returns how many. */
 uint64_t container_reap(struct container_file *r);
 bool container_charge(struct container_file *r, int process, int device, uint64_t bytes, uint64_t limit);
 void container_refund(struct container_file *r, int process, int device, uint64_t bytes);

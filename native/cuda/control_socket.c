@@ -15,6 +15,7 @@
 #include "compute_limit.h"
 #include "constants.h"
 #include "control_socket.h"
+#include "hold.h"
 #include "host_pool.h"
 #include "ipc_imports.h"
 #include "log.h"
@@ -26,6 +27,7 @@
 #include "pools.h"
 #include "session.h"
 #include "shared_exports.h"
+#include "shared_file.h"
 #include "swap.h"
 #include "system.h"
 
@@ -37,7 +39,7 @@ static int listen_here(void)
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	int n = snprintf(a.sun_path, sizeof a.sun_path, "%s/%d.sock", path_control(), (int)getpid());
 
-	mkdir(path_control(), 0777);
+	shared_folder(path_control());
 	if (fd >= 0 && n < (int)sizeof a.sun_path) {
 		unlink(a.sun_path);
 		if (bind(fd, (struct sockaddr *)&a, sizeof a) == 0 && listen(fd, 8) == 0)
@@ -93,11 +95,26 @@ static int describe(char *reply, size_t size)
 	return n < (int)size ? n : (int)size - 1;
 }
 
+/* One that has no memory itself stays held: others may have to do without what it launches. */
+static void out(uint64_t bytes, struct swap_result *r)
+{
+	swap_out(bytes, r);
+	if (r->done)
+		hold_out();
+}
+
+static void in(struct swap_result *r)
+{
+	uint64_t missing;
+
+	swap_in(r, &missing);
+	hold_end();
+}
+
 int control_answer(const char *request, bool trusted, char *reply, size_t size)
 {
 	struct swap_result r;
 	unsigned long long bytes = 0, version = 0;
-	uint64_t missing;
 
 	if (sscanf(request, "hello %llu", &version) == 1)
 		return snprintf(reply, size, "{\"ok\":%s,\"protocol\":%d,\"pid\":%d}\n", version == PROTOCOL ? "true" : "false", PROTOCOL, (int)getpid());
@@ -113,10 +130,12 @@ int control_answer(const char *request, bool trusted, char *reply, size_t size)
 		nvml_set_host_pid((unsigned)bytes);
 		return describe(reply, size);
 	}
+	if (!strcmp(request, "hold") || !strcmp(request, "hold step"))
+		return snprintf(reply, size, "{\"ok\":true,\"settled\":%s}\n", hold_begin(request[4]) ? "true" : "false");
 	if (!strcmp(request, "out") || sscanf(request, "out %llu", &bytes) == 1)
-		swap_out(bytes ? bytes : UINT64_MAX, &r);
+		out(bytes ? bytes : UINT64_MAX, &r);
 	else if (!strcmp(request, "in"))
-		swap_in(&r, &missing);
+		in(&r);
 	else if (sscanf(request, "prepare %llu", &bytes) == 1)
 		swap_prepare(bytes, &r);
 	else
@@ -157,7 +176,7 @@ static void look_after(void)
 	for (int i = 0; i < session.devices; i++) {
 		struct device *d = &session.device[i];
 		compute_limit_reload(d);
-		if (atomic_load(&session.container->process[atomic_load(&session.process)].overhead[d->index])) {
+		if (atomic_load(&session_row()->overhead[d->index]) || atomic_load(&d->primary)) {
 			pools_refresh(d, false);
 			overhead_refresh(d);
 		}
@@ -187,6 +206,7 @@ static void *control(void *arg)
 		if (often)
 			oversubscribe_serve();
 		swap_return();
+		hold_look();
 		if (now_ns() >= next) {
 			look_after();
 			next = now_ns() + 500 * MS;

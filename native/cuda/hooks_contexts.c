@@ -14,6 +14,7 @@
 #include "shared_imports.h"
 #include "start.h"
 #include "streams.h"
+#include "swap.h"
 #include "system.h"
 
 CUresult on_cuInit(fn_cuInit real, unsigned flags)
@@ -66,7 +67,7 @@ static CUresult primary_made(CUresult r, CUcontext *ctx, CUdevice dev)
 {
 	struct device *d = r == CUDA_SUCCESS ? device_of(dev) : NULL;
 	if (d) {
-		d->primary = *ctx;
+		atomic_store(&d->primary, *ctx);
 		atomic_fetch_add(&d->retained, 1);
 	}
 	return r;
@@ -122,10 +123,12 @@ CUresult on_cuCtxDestroy(fn_cuCtxDestroy real, CUcontext ctx)
 	struct device *d = device_current();
 	CUresult r;
 
+	swap_pause();
 	context_forget(ctx);
 	r = real(ctx);
 	if (r == CUDA_SUCCESS)
 		context_gone(d, ctx);
+	swap_resume();
 	return r;
 }
 
@@ -136,7 +139,7 @@ static CUresult primary_dropped(CUresult r, CUdevice dev)
 	int active = 1;
 
 	if (d && real_cuDevicePrimaryCtxGetState && real_cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS && !active) {
-		context_gone(d, d->primary);
+		context_gone(d, atomic_load(&d->primary));
 		overhead_set(d, 0);
 	}
 	return r;
@@ -145,19 +148,27 @@ static CUresult primary_dropped(CUresult r, CUdevice dev)
 CUresult on_cuDevicePrimaryCtxRelease(fn_cuDevicePrimaryCtxRelease real, CUdevice dev)
 {
 	struct device *d = device_of(dev);
+	CUresult r;
 
+	swap_pause();
 	if (d && atomic_fetch_sub(&d->retained, 1) == 1)
-		context_forget(d->primary);
-	return primary_dropped(real(dev), dev);
+		context_forget(atomic_load(&d->primary));
+	r = primary_dropped(real(dev), dev);
+	swap_resume();
+	return r;
 }
 
 CUresult on_cuDevicePrimaryCtxReset(fn_cuDevicePrimaryCtxReset real, CUdevice dev)
 {
 	struct device *d = device_of(dev);
+	CUresult r;
 
+	swap_pause();
 	if (d)
-		context_forget(d->primary);
-	return primary_dropped(real(dev), dev);
+		context_forget(atomic_load(&d->primary));
+	r = primary_dropped(real(dev), dev);
+	swap_resume();
+	return r;
 }
 
 /* Programs load code in hundreds of pieces: looking every 50 ms is enough, the control thread looks again later. */

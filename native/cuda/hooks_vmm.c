@@ -23,10 +23,28 @@
 
 #define NAME_SEALS (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
+/* Nobody says when the last descriptor of it is closed: what was given as one is charged until this process ends. */
 static void settle(struct holding *v)
 {
-	if (v->refs <= 0 && v->maps <= 0)
+	if (v->refs > 0 || v->maps > 0)
+		return;
+	if (!v->given) {
 		holding_give_back(v);
+		return;
+	}
+	atomic_fetch_add(&v->device->unseen, v->bytes);
+	ledger_drop(v);
+}
+
+static void note_given(CUmemHandle handle)
+{
+	struct holding *v;
+
+	ledger_lock();
+	v = ledger_find(handle, HOLD_VMM);
+	if (v)
+		v->given = true;
+	ledger_unlock();
 }
 
 static CUresult create_counted(fn_cuMemCreate real, struct device *d, CUmemHandle *handle, size_t size, const CUmemProp *prop, unsigned long long flags)
@@ -178,8 +196,11 @@ CUresult on_cuMemExportToShareableHandle(fn_cuMemExportToShareableHandle real, v
 	if (type == CU_MEM_HANDLE_POSIX_FD && !flags && name_of(handle, &n))
 		return export_own(os_handle, &n);
 	int pass_ = memory_call_enter();
+	CUmemHandle own = handle;
 	program_handle(handle, &handle);
 	CUresult r = shared(real(os_handle, handle, type, flags), "vmm-export");
+	if (r == CUDA_SUCCESS && !program_given(own))
+		note_given(handle);
 	memory_call_leave(pass_);
 	return r;
 }

@@ -2,6 +2,7 @@
 #ifndef ELASTIC_LEDGER_H
 #define ELASTIC_LEDGER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include "driver_types.h"
 
@@ -15,6 +16,7 @@ struct holding {
 	uint64_t link;                /* of a map: its handle; of an import: its key, or its size; of a graph: its memory */
 	CUcontext ctx;                /* it goes when this context goes */
 	int refs, maps;
+	bool given;                   /* as a descriptor, which holds on to the memory for as long as it is open, anywhere */
 	void *own;                    /* of movable memory: its piece of a block, the block, or the array */
 	struct holding *next;
 };

@@ -4,6 +4,13 @@
 
 struct memory_calls memory_calls;
 
+static bool take_pass(void)
+{
+	int passes = atomic_load(&memory_calls.passes);
+
+	return passes > 0 && atomic_compare_exchange_strong(&memory_calls.passes, &passes, passes - 1);
+}
+
 /* The slow way in: the call has counted itself inside and found that it must wait. */
 int memory_call_wait(void)
 {
@@ -14,19 +21,32 @@ int memory_call_wait(void)
 		atomic_fetch_sub(&memory_calls.inside, 1);
 		atomic_store(&memory_calls.wanted, true);
 		held = atomic_load(&memory_calls.held);
-		if (held)
+		if (held && !atomic_load(&memory_calls.passes))
 			futex_wait(&memory_calls.held, held, 20 * MS);
 		atomic_fetch_add(&memory_calls.inside, 1);
-		if (!atomic_load(&memory_calls.held)) {
+		if (!atomic_load(&memory_calls.held) || take_pass()) {
 			atomic_fetch_sub(&memory_calls.waiting, 1);
 			return PASS_MEMORY;
 		}
 	}
 }
 
+void memory_calls_hold_on(void) { atomic_fetch_add(&memory_calls.held, 1); }
+
+void memory_calls_pass_one(int64_t within)
+{
+	int64_t deadline = now_ns() + within;
+
+	atomic_store(&memory_calls.passes, 1);
+	futex_wake(&memory_calls.held);
+	while (atomic_load(&memory_calls.passes) && now_ns() < deadline)
+		sleep_ns(MS / 20);
+	atomic_store(&memory_calls.passes, 0); /* nobody came */
+}
+
 bool memory_calls_hold(int64_t deadline)
 {
-	atomic_fetch_add(&memory_calls.held, 1);
+	memory_calls_hold_on();
 	while (atomic_load(&memory_calls.inside)) {
 		if (now_ns() > deadline) {
 			memory_calls_release();
@@ -57,5 +77,6 @@ void memory_calls_fork_child(void)
 {
 	atomic_store(&memory_calls.waiting, 0);
 	atomic_store(&memory_calls.held, 0);
+	atomic_store(&memory_calls.passes, 0);
 	atomic_store(&memory_calls.inside, 0);
 }

@@ -12,6 +12,7 @@ struct memory_calls {
 	_Atomic bool wanted;      /* a call waits: the process wants its memory back */
 	_Atomic bool used;        /* a call was made since somebody looked */
 	_Atomic unsigned waiting; /* calls that wait for the memory now */
+	_Atomic int passes;       /* so many calls may go on, though they are held back; futex of held */
 };
 extern struct memory_calls memory_calls;
 
@@ -37,6 +38,9 @@ static inline void memory_call_leave(int pass)
  */
 bool memory_calls_hold(int64_t deadline);
 void memory_calls_release(void);
+/* The same without waiting; and lets one call through, if one waits or comes within that time. */
+void memory_calls_hold_on(void);
+void memory_calls_pass_one(int64_t within);
 void memory_calls_fork_child(void);
 /* How long no call was made, as far as is known from looks at it now and then. */
 int64_t memory_calls_idle(int64_t now);

@@ -167,16 +167,8 @@ CUresult movable_alloc(struct device *d, CUdeviceptr *ptr, uint64_t bytes, bool 
 	return CUDA_SUCCESS;
 }
 
-/* Neither the program nor another process has it any more; what is out is freed when it is back. */
-static bool unused(const struct block *b)
-{
-	if (!b->freed || b->taken || b->importers)
-		return false;
-	for (unsigned i = 0; i < b->chunks; i++)
-		if (b->chunk[i].out)
-			return false;
-	return true;
-}
+/* Neither the program nor another process has it any more. */
+static bool unused(const struct block *b) { return b->freed && !b->taken && !b->importers; }
 
 void movable_free(struct holding *h)
 {

@@ -11,6 +11,12 @@
 
 #define ROW(field, d) (&session_row()->field[(d)->index])
 
+/* What was known, unless it is less than what is there now, or more than that and what the driver may not have seen. */
+static uint64_t nearest(uint64_t was, uint64_t least, uint64_t unseen)
+{
+	return was < least ? least : was > least + unseen ? least + unseen : was;
+}
+
 /*
  * What the driver says this process uses, less what it asked for, is overhead. Allocations that come or go while we
  * look would be taken for overhead, and so would what a pool grows by: then the reading is thrown away. Managed memory
@@ -23,7 +29,7 @@ void overhead_refresh(struct device *d)
 	if (swap_is_busy() || atomic_load(&d->growing) || !nvml_process_bytes(d, &used))
 		return;
 	asked = atomic_load(ROW(held, d)) - atomic_load(ROW(swapped, d));
-	excess = used > asked ? used - asked : 0;
+	excess = nearest(was, used > asked ? used - asked : 0, atomic_load(&d->unseen));
 	if (swap_is_busy() || atomic_load(&d->growing) || atomic_load(&d->changes) != before)
 		return;
 	if (excess < was && (atomic_load(&d->managed) || !excess))

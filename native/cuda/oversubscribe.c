@@ -4,6 +4,7 @@
  * Here is the process's side: to say what it lacks, to move out when asked, and to come back when it may.
  */
 #include "compute_limit.h"
+#include "hold.h"
 #include "log.h"
 #include "memory_calls.h"
 #include "oversubscribe.h"
@@ -63,13 +64,16 @@ static void serve_eviction(struct device *d, struct memory_request *m)
 	atomic_store(&m->moved, number);
 }
 
-/* Memory that was freed for another process is not ours to take, even if we see it first. */
+/*
+ * Memory that was freed for another process is not ours to take, even if we see it first. What the agent has moved out
+ * waits for the agent.
+ */
 static void serve_return(struct device *d, struct memory_request *m)
 {
 	struct swap_result r;
 	uint64_t missing, none = 0;
 
-	if (!swap_is_out() || !atomic_exchange(&memory_calls.wanted, false))
+	if (!swap_is_out() || hold_is_out() || !atomic_exchange(&memory_calls.wanted, false))
 		return;
 	atomic_compare_exchange_strong(&m->missing, &none, 1); /* how much, the driver says */
 	if (arbiter_there(d, now_ns()) && !atomic_load(&decision_for(d)->enter))

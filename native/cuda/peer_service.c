@@ -11,6 +11,7 @@
 #include "log.h"
 #include "peer_service.h"
 #include "shared_exports.h"
+#include "shared_imports.h"
 #include "swap.h"
 #include "system.h"
 
@@ -19,8 +20,13 @@ static _Atomic int listener = -1;
 
 static void leave(pid_t from, uint64_t secret, struct peer_answer *a)
 {
-	const char *why = swap_leave(from, secret);
+	const char *why;
 
+	if (!shared_imports_know(from, secret)) {
+		a->says = PEER_UNKNOWN; /* this is another program now than the one that had it */
+		return;
+	}
+	why = swap_leave(from, secret);
 	control_ring();
 	a->says = why ? PEER_REFUSED : PEER_DONE;
 	if (why)

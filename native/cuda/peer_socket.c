@@ -17,6 +17,7 @@
 #include "log.h"
 #include "paths.h"
 #include "peer_socket.h"
+#include "shared_file.h"
 #include "system.h"
 
 static bool address(pid_t pid, struct sockaddr_un *a)
@@ -47,11 +48,11 @@ int peer_listen(void)
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	struct sockaddr_un a;
 
-	mkdir(path_peers(), 0777);
+	shared_folder(path_peers());
 	sweep();
 	if (fd >= 0 && address(getpid(), &a)) {
 		unlink(a.sun_path);
-		if (bind(fd, (struct sockaddr *)&a, sizeof a) == 0 && listen(fd, 64) == 0)
+		if (bind(fd, (struct sockaddr *)&a, sizeof a) == 0 && chmod(a.sun_path, 0666) == 0 && listen(fd, 64) == 0)
 			return fd;
 	}
 	log_error("%s: memory cannot be shared with other processes: %s", path_peers(), strerror(errno));

@@ -48,14 +48,17 @@ static bool note(uint64_t key, enum holding_kind kind, struct block *b)
 
 static void free_block(struct block *b)
 {
-	memory_refund(b->device, b->size);
+	if (b->given)
+		atomic_fetch_add(&b->device->unseen, b->size);
+	else
+		memory_refund(b->device, b->size);
 	free(b->chunk);
 	free(b);
 }
 
 static void settle(struct block *b)
 {
-	if (b->refs > 0 || b->maps || b->importers || b->chunk->out)
+	if (b->refs > 0 || b->maps || b->importers)
 		return;
 	forget((uint64_t)(uintptr_t)b, HOLD_PROGRAM);
 	block_unlink(b);
@@ -207,6 +210,18 @@ bool program_retain(CUdeviceptr addr, CUmemHandle *handle)
 	}
 	blocks_unlock();
 	return found != NULL;
+}
+
+bool program_given(CUmemHandle handle)
+{
+	struct block *b;
+
+	blocks_lock();
+	b = find(handle);
+	if (b)
+		b->given = true;
+	blocks_unlock();
+	return b != NULL;
 }
 
 bool program_handle(CUmemHandle handle, CUmemHandle *real)

@@ -24,5 +24,7 @@ struct block *program_block(CUmemHandle handle);
 void program_settle(void);
 /* The driver's handle, until calls are let through after the next move. */
 bool program_handle(CUmemHandle handle, CUmemHandle *real);
+/* The driver's handle was given away; false if it is none of these. */
+bool program_given(CUmemHandle handle);
 
 #endif

@@ -190,6 +190,7 @@ static bool start_locked(void)
 	memcpy(session.container_name, l.container, sizeof l.container);
 	if (!forks_watched)
 		forks_watched = pthread_atfork(fork_prepare, fork_parent, fork_child) == 0;
+	container_forget_own(session.container);
 	process = container_join(session.container);
 	if (process < 0) {
 		log_error("more than %d processes in this container: no GPU is granted", MAX_PROCESSES);

@@ -23,8 +23,9 @@ struct device {
 	struct request_file *request; /* what we ask of the arbiter; NULL: there is no compute on this card */
 	struct decision_file *decision; /* what it answers; mapped read-only */
 	_Atomic(struct gate *) gate;
-	CUcontext primary;
+	_Atomic(CUcontext) primary;   /* the card's own, while it is active; NULL: not yet, or no more */
 	_Atomic int retained;         /* how often the primary context was asked for */
+	_Atomic uint64_t unseen;      /* of what is charged: what the driver may not see as this process's */
 	_Atomic uint64_t changes;     /* allocations and frees so far */
 	_Atomic int growing;          /* pools that the driver may be growing now, beyond what is charged */
 	_Atomic int64_t managed;      /* managed allocations now held */

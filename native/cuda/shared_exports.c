@@ -18,16 +18,18 @@
 #include "system.h"
 
 static _Atomic bool closed; /* it moves: nothing is given */
-static uint64_t secret;     /* of this process, so that its names are not taken for those of a later one of its pid */
+static _Atomic uint64_t secret; /* of this process, so that its names are not taken for those of a later one of its pid */
 static uint64_t last_name;  /* both under the lock of blocks.h */
 
 /* ---- names ---- */
 
 static bool name_block(struct block *b)
 {
-	if (!secret && syscall(SYS_getrandom, &secret, sizeof secret, 0) != (long)sizeof secret)
-		secret = 0;
-	if (secret && !b->name)
+	uint64_t drawn;
+
+	if (!atomic_load(&secret) && syscall(SYS_getrandom, &drawn, sizeof drawn, 0) == (long)sizeof drawn)
+		atomic_store(&secret, drawn);
+	if (atomic_load(&secret) && !b->name)
 		b->name = ++last_name;
 	return b->name != 0;
 }
@@ -111,11 +113,15 @@ int shared_give(pid_t to, const struct peer_request *q, struct peer_answer *a)
 	struct block *b;
 	int fd = -1;
 
+	a->says = PEER_UNKNOWN;
+	if (!q->secret || q->secret != atomic_load(&secret))
+		return -1; /* it has no name of ours */
 	a->says = PEER_LATER;
-	if (q->wanted)
-		atomic_store(&memory_calls.wanted, true);
-	if (atomic_load(&closed))
-		return -1; /* the lock is held for as long as it moves */
+	if (atomic_load(&closed)) { /* the lock is held for as long as it moves */
+		if (q->wanted)
+			atomic_store(&memory_calls.wanted, true);
+		return -1;
+	}
 	blocks_lock();
 	b = named(q->id, q->secret);
 	c = b && q->chunk < b->chunks ? &b->chunk[q->chunk] : NULL;
@@ -206,7 +212,7 @@ static void ask_all(struct asked *all, unsigned n, enum peer_asks ask)
 	}
 }
 
-/* It is another program now, which has nothing of it. */
+/* It is another program now, which has nothing of ours. */
 static void forget_all(uint64_t process)
 {
 	blocks_lock();
@@ -224,9 +230,11 @@ static bool has_left(const struct asked *one, int64_t deadline, char *why, size_
 	if (one->fd >= 0 && peer_answered(one->fd, &a, &fd, deadline)) {
 		if (fd >= 0)
 			close(fd);
-		if (a.says != PEER_DONE)
+		if (a.says == PEER_UNKNOWN)
+			forget_all(one->process);
+		else if (a.says != PEER_DONE)
 			snprintf(why, size, "process %d, which shares memory of it: %s", pid, a.why);
-		return a.says == PEER_DONE;
+		return a.says == PEER_DONE || a.says == PEER_UNKNOWN;
 	}
 	for (int64_t end = now_ns() + 1000 * MS; !process_dead(one->process); sleep_ns(MS)) {
 		if (now_ns() > end && one->nobody) {
@@ -313,5 +321,6 @@ void shared_exports_return(void)
 void shared_exports_fork_child(void)
 {
 	atomic_store(&closed, false);
-	secret = last_name = 0;
+	atomic_store(&secret, 0);
+	last_name = 0;
 }

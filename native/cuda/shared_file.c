@@ -6,11 +6,18 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "constants.h"
 #include "shared_file.h"
 
 #define LAYOUT ((uint64_t)0x454c415300000000 | PROTOCOL)
+
+void shared_folder(const char *path)
+{
+	mkdir(path, 0777);
+	(void)chmod(path, 0777);
+}
 
 void *shared_map(const char *path, size_t size, char *why, size_t why_size)
 {
@@ -18,6 +25,8 @@ void *shared_map(const char *path, size_t size, char *why, size_t why_size)
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
 
 	/* Everybody sets the same size, and zeroes are a valid beginning: 200 processes may do this at once. */
+	if (fd >= 0)
+		(void)fchmod(fd, 0666); /* whoever made it: the others may not */
 	if (fd >= 0 && ftruncate(fd, (off_t)size) == 0)
 		p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)

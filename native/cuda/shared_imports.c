@@ -413,6 +413,7 @@ static bool settle_gone(struct import *i)
 		return false;
 	if (i->orphan) {
 		container_refund(session.container, atomic_load(&session.process), i->block->device->index, i->block->size);
+		atomic_fetch_sub(&i->block->device->unseen, i->block->size);
 		atomic_fetch_sub(&orphans, 1);
 	}
 	take_off(i);
@@ -423,6 +424,7 @@ static bool settle_gone(struct import *i)
 static void adopt_orphan(struct import *i)
 {
 	container_charge(session.container, atomic_load(&session.process), i->block->device->index, i->block->size, UINT64_MAX);
+	atomic_fetch_add(&i->block->device->unseen, i->block->size); /* the driver counts it where it was made */
 	i->orphan = true;
 	atomic_fetch_add(&orphans, 1);
 }
@@ -465,6 +467,17 @@ const char *shared_imports_refusal(void)
 }
 
 /* ---- it goes and comes with its owner ---- */
+
+bool shared_imports_know(pid_t owner, uint64_t secret)
+{
+	struct import *i;
+
+	pthread_mutex_lock(&lock);
+	for (i = imports; i && (i->pid != owner || i->secret != secret); i = i->next)
+		;
+	pthread_mutex_unlock(&lock);
+	return i != NULL;
+}
 
 static bool mapped_of(const struct import *i, pid_t owner, uint64_t secret)
 {
@@ -517,7 +530,9 @@ bool shared_imports_return(bool wanted)
 	for (struct import *i = imports; i && when == SHARED_NOW; i = i->next) {
 		if (!i->away)
 			continue;
+		blocks_lock();
 		real_cuCtxSetCurrent(block_context(i->block));
+		blocks_unlock();
 		CUresult r = map_missing(i, 0, wanted, &when);
 		if (r == CUDA_SUCCESS) {
 			i->away = false;

@@ -45,6 +45,7 @@ void shared_imports_refresh(void);
  * Whether anything of that process is mapped here; it is let go of by the second. The calls are held back meanwhile. By its
  * secret, too: a pid may be that of another process now.
  */
+bool shared_imports_know(pid_t owner, uint64_t secret); /* or was, as far as that process can know */
 bool shared_imports_of(pid_t owner, uint64_t secret);
 void shared_imports_leave(pid_t owner, uint64_t secret);
 bool shared_imports_away(void);

@@ -2,6 +2,7 @@
 #include "compute_limit.h"
 #include "control_socket.h"
 #include "graph_memory.h"
+#include "hold.h"
 #include "memory_budget.h"
 #include "memory_calls.h"
 #include "peer_service.h"
@@ -23,6 +24,7 @@ static void forked(void)
 	memory_calls_fork_child();
 	compute_limit_fork_child();
 	swap_fork_child();
+	hold_fork_child();
 	pooled_fork_child();
 	graph_memory_fork_child();
 	control_fork_child();

@@ -16,26 +16,28 @@
 #include "memory_calls.h"
 #include "pool_memory.h"
 #include "pools.h"
+#include "settle.h"
 #include "shared_exports.h"
 #include "streams.h"
 #include "swap.h"
 #include "system.h"
 
 #define MARGIN (32 * MiB) /* what the driver may need beside */
-int64_t swap_quiet_ns = 30000 * MS;
+_Atomic int64_t swap_quiet_ns = 30000 * MS;
 
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER; /* one out or in at a time */
-static pthread_mutex_t sharing = PTHREAD_MUTEX_INITIALIZER; /* what is another's leaves, or comes back */
-static bool held;                                         /* calls are held back for what is ours, */
+static pthread_mutex_t leaving = PTHREAD_MUTEX_INITIALIZER; /* what is another's leaves, */
+static pthread_mutex_t sharing = PTHREAD_MUTEX_INITIALIZER; /* or comes back */
+static _Atomic bool held;                                 /* calls are held back for what is ours, */
 static _Atomic bool held_for_others;                      /* or for what is another's */
 static _Atomic bool returns;                              /* an owner says that its memory is there again */
-static _Atomic uint64_t out_bytes;
 static _Atomic(const char *) pinned;
 static _Atomic bool busy;                                 /* memory is on its way: what the driver reports is in between */
 
 void swap_pin(const char *reason) { atomic_store(&pinned, reason); }
 bool swap_is_busy(void) { return atomic_load(&busy); }
-bool swap_is_out(void) { return atomic_load(&out_bytes) > 0; }
+/* Also where all that is out has been freed: its calls wait until it is let in. */
+bool swap_is_out(void) { return atomic_load(&held); }
 bool swap_is_away(void) { return swap_is_out() || shared_imports_away(); }
 
 static void *fail(struct swap_result *r, const char *why)
@@ -102,21 +104,6 @@ static CUresult settle_copies(void)
 	return r;
 }
 
-static CUresult settle_contexts(void)
-{
-	CUcontext done = NULL;
-	CUresult r = CUDA_SUCCESS;
-
-	for (struct block *b = blocks; b && r == CUDA_SUCCESS; b = b->next) {
-		if (block_context(b) == done)
-			continue;
-		done = block_context(b);
-		real_cuCtxSetCurrent(done);
-		r = real_cuCtxSynchronize();
-	}
-	return r;
-}
-
 /* ---- out: copies go ahead while what has been copied is given back, a batch behind them ---- */
 
 #define BATCH GiB
@@ -162,19 +149,6 @@ static unsigned choose(uint64_t want, bool shared, struct part **parts, struct s
 	return n;
 }
 
-static void count_swapped(struct device *d, int64_t delta)
-{
-	atomic_fetch_add(&session.container->process[atomic_load(&session.process)].swapped[d->index], (uint64_t)delta);
-}
-
-/* handle 0 marks a chunk that has left the card; until then "out" only means chosen. */
-static void release(struct part *p)
-{
-	chunk_free(p->block, p->chunk, p->at);
-	atomic_fetch_add(&out_bytes, p->chunk->size);
-	count_swapped(p->block->device, (int64_t)p->chunk->size);
-}
-
 /* Begins to copy some chunks of one context. */
 static CUresult begin_batch(struct part *parts, unsigned n, struct batch *t)
 {
@@ -201,7 +175,7 @@ static CUresult end_batch(struct part *parts, struct batch *t)
 		return CUDA_SUCCESS;
 	r = real_cuEventSynchronize(t->over);
 	for (unsigned i = t->first; r == CUDA_SUCCESS && i < t->end; i++)
-		release(&parts[i]);
+		chunk_leave(parts[i].block, parts[i].chunk, parts[i].at);
 	real_cuEventDestroy_v2(t->over);
 	t->over = NULL;
 	return r;
@@ -210,11 +184,11 @@ static CUresult end_batch(struct part *parts, struct batch *t)
 /* An error of the driver in the middle leaves what is on the host there, for the way back. */
 static uint64_t move_out(uint64_t want, bool shared, struct swap_result *r)
 {
-	uint64_t before = atomic_load(&out_bytes);
+	uint64_t before = blocks_out();
 	int64_t begin = now_ns();
-	CUresult result = settle_contexts();
+	CUresult result = CUDA_SUCCESS;
 	struct part *parts = NULL;
-	unsigned n = result == CUDA_SUCCESS ? choose(want, shared, &parts, r) : 0;
+	unsigned n = choose(want, shared, &parts, r);
 	struct batch now = {0}, last = {0};
 
 	while (result == CUDA_SUCCESS && !*r->why && now.first < n) {
@@ -234,7 +208,7 @@ static uint64_t move_out(uint64_t want, bool shared, struct swap_result *r)
 	r->copy_s = (double)(now_ns() - begin) / 1e9;
 	if (result != CUDA_SUCCESS)
 		snprintf(r->why, sizeof r->why, "the driver answered %d", result);
-	return atomic_load(&out_bytes) - before;
+	return blocks_out() - before;
 }
 
 static uint64_t resident_bytes(bool shared)
@@ -305,20 +279,14 @@ static void prepare_host(uint64_t bytes)
 		(void)host_prepare(bytes < there ? bytes : there);
 }
 
-/*
- * What has to be shared memory leaves the other processes first. What is in flight here ends before they are asked: it may
- * wait for launches of theirs.
- */
-static bool others_leave(struct swap_result *r)
+/* What is in flight ends, within that time; NULL, or why it did not. */
+static const char *settled(enum settle_for whose, int64_t deadline)
 {
-	CUresult settled;
+	CUresult r;
 
-	blocks_lock();
-	settled = settle_contexts();
-	blocks_unlock();
-	if (settled != CUDA_SUCCESS)
-		snprintf(r->why, sizeof r->why, "the driver answered %d", settled);
-	return settled == CUDA_SUCCESS && shared_exports_leave(now_ns() + swap_quiet_ns + swap_quiet_ns / 6, r->why, sizeof r->why);
+	if (!settle(whose, deadline, &r))
+		return "its work on the card does not end: it may wait for another process";
+	return r == CUDA_SUCCESS ? NULL : "its work on the card failed";
 }
 
 /* Everything of ours is on the card: others may have their part of it, and calls go on. */
@@ -326,47 +294,78 @@ static void all_is_here(void)
 {
 	host_reset();
 	shared_exports_return();
-	if (held)
+	if (atomic_exchange(&held, false))
 		memory_calls_release();
-	held = false;
+}
+
+/* With the lock of blocks.h: whether what is to move includes what others have. */
+static bool others_concerned(uint64_t bytes)
+{
+	uint64_t alone = resident_bytes(false);
+
+	return bytes > alone && resident_bytes(true) > alone;
+}
+
+/* So much, or all there is, with the calls held back. Nobody can be given memory between a look at who has it and the move. */
+static void move(uint64_t bytes, struct swap_result *r)
+{
+	bool shared;
+
+	blocks_lock();
+	shared = others_concerned(bytes);
+	if (shared) { /* they leave first: what is in flight here has ended, and no longer waits for launches of theirs */
+		blocks_unlock();
+		if (!shared_exports_leave(now_ns() + swap_quiet_ns + swap_quiet_ns / 6, r->why, sizeof r->why))
+			return;
+		blocks_lock();
+	}
+	r->bytes = move_out(bytes, shared, r);
+	unchoose(); /* what was chosen and has not moved */
+	if (!*r->why && bytes == UINT64_MAX && resident_bytes(true))
+		fail(r, "memory came to be on the card meanwhile");
+	blocks_unlock();
+}
+
+/* Holds the calls back until nothing is in flight; NULL, or why that cannot be, and they go on. */
+static const char *hold_back(uint64_t bytes)
+{
+	const char *why;
+
+	prepare_host(bytes);
+	why = quiet(now_ns() + swap_quiet_ns);
+	if (why)
+		return why;
+	why = settled(SETTLE_FOR_OWN, now_ns() + swap_quiet_ns);
+	if (why)
+		memory_calls_release();
+	atomic_store(&held, !why);
+	return why;
 }
 
 void swap_out(uint64_t bytes, struct swap_result *r)
 {
 	int64_t begin = now_ns();
 	const char *why;
+	bool was_out;
 
 	memset(r, 0, sizeof *r);
 	pthread_mutex_lock(&order);
+	was_out = swap_is_out();
 	why = unmovable();
-	if (!why && !swap_is_out()) {
-		prepare_host(bytes);
-		why = quiet(now_ns() + swap_quiet_ns);
-		held = !why;
-	}
+	if (!why && !was_out)
+		why = hold_back(bytes);
 	if (why) {
 		fail(r, why);
 	} else {
-		uint64_t there;
-		bool shared;
 		atomic_store(&busy, true);
-		if (!swap_is_out()) { /* what nobody has any more, or is only retained, need not be copied */
+		if (!blocks_out()) { /* what nobody has any more, or is only retained, need not be copied */
 			graph_memory_settle();
 			pooled_trim_all(true);
 		}
-		blocks_lock();
-		there = resident_bytes(true);
-		shared = bytes > resident_bytes(false) && there > resident_bytes(false);
-		blocks_unlock();
-		if (!shared || others_leave(r)) {
-			blocks_lock();
-			r->bytes = move_out(bytes < there ? bytes : there, shared, r);
-			unchoose(); /* what was chosen and has not moved */
-			blocks_unlock();
-		}
+		move(bytes, r);
 		r->done = !*r->why;
 		moved();
-		if (!swap_is_out())
+		if (!blocks_out() && !was_out)
 			all_is_here();
 	}
 	r->total_s = (double)(now_ns() - begin) / 1e9;
@@ -405,9 +404,7 @@ static CUresult copy_in(void)
 		if (r != CUDA_SUCCESS) { /* the host still has it all */
 			chunk_free(b, c, at);
 		} else {
-			c->out = false;
-			block_close(b);
-			count_swapped(b->device, -(int64_t)c->size);
+			chunk_back(b, c);
 		}
 	}
 	return r;
@@ -422,9 +419,9 @@ void swap_in(struct swap_result *r, uint64_t *missing)
 	memset(r, 0, sizeof *r);
 	*missing = 0;
 	pthread_mutex_lock(&order);
-	bytes = atomic_load(&out_bytes);
 	atomic_store(&busy, true);
 	blocks_lock();
+	bytes = blocks_out();
 	if (!bytes) {
 		r->done = true;
 	} else if (!card_has(bytes, missing)) {
@@ -435,7 +432,6 @@ void swap_in(struct swap_result *r, uint64_t *missing)
 	} else {
 		r->done = true;
 		r->bytes = bytes;
-		atomic_store(&out_bytes, 0);
 	}
 	blocks_unlock();
 	moved();
@@ -447,30 +443,35 @@ void swap_in(struct swap_result *r, uint64_t *missing)
 
 /* ---- with the memory of another process ---- */
 
+static void leave(pid_t owner, uint64_t secret)
+{
+	pthread_mutex_lock(&sharing);
+	shared_imports_leave(owner, secret);
+	if (atomic_exchange(&held_for_others, true))
+		memory_calls_release();
+	atomic_store(&returns, true); /* it may have given up meanwhile */
+	pthread_mutex_unlock(&sharing);
+}
+
 /* Called by one thread alone. */
 const char *swap_leave(pid_t owner, uint64_t secret)
 {
-	CUresult settled;
+	int64_t deadline = now_ns() + swap_quiet_ns;
 	const char *why;
 
 	if (!shared_imports_of(owner, secret))
 		return NULL;
-	why = quiet(now_ns() + swap_quiet_ns);
+	why = quiet(deadline);
 	if (why)
 		return why;
-	blocks_lock();
-	settled = settle_contexts();
-	blocks_unlock();
-	pthread_mutex_lock(&sharing);
-	if (settled == CUDA_SUCCESS)
-		shared_imports_leave(owner, secret);
-	if (settled != CUDA_SUCCESS || held_for_others)
+	pthread_mutex_lock(&leaving);
+	why = settled(SETTLE_FOR_OTHERS, deadline);
+	if (why)
 		memory_calls_release();
-	if (settled == CUDA_SUCCESS)
-		atomic_store(&held_for_others, true);
-	atomic_store(&returns, true); /* it may have given up meanwhile */
-	pthread_mutex_unlock(&sharing);
-	return settled == CUDA_SUCCESS ? NULL : "its work on the card failed";
+	else
+		leave(owner, secret);
+	pthread_mutex_unlock(&leaving);
+	return why;
 }
 
 void swap_returns(void) { atomic_store(&returns, true); }
@@ -494,12 +495,16 @@ void swap_return(void)
 void swap_prepare(uint64_t bytes, struct swap_result *r)
 {
 	int64_t begin = now_ns();
+	bool there;
 
 	memset(r, 0, sizeof *r);
 	pthread_mutex_lock(&order);
-	if (blocks)
+	blocks_lock();
+	there = blocks;
+	if (there)
 		real_cuCtxSetCurrent(block_context(blocks));
-	if (!blocks)
+	blocks_unlock();
+	if (!there)
 		fail(r, "no memory on the card yet");
 	else if (!(r->done = host_prepare(bytes)))
 		fail(r, "no host memory");
@@ -508,17 +513,32 @@ void swap_prepare(uint64_t bytes, struct swap_result *r)
 	pthread_mutex_unlock(&order);
 }
 
+void swap_pause(void)
+{
+	pthread_mutex_lock(&order);
+	pthread_mutex_lock(&leaving);
+	pthread_mutex_lock(&sharing);
+}
+
+void swap_resume(void)
+{
+	pthread_mutex_unlock(&sharing);
+	pthread_mutex_unlock(&leaving);
+	pthread_mutex_unlock(&order);
+}
+
 void swap_fork_child(void)
 {
 	pthread_mutex_init(&order, NULL);
+	pthread_mutex_init(&leaving, NULL);
 	pthread_mutex_init(&sharing, NULL);
-	held = false;
+	atomic_store(&held, false);
 	atomic_store(&held_for_others, false);
 	shared_imports_fork_child();
 	shared_exports_fork_child();
 	blocks_fork_child();
 	copy_streams_fork_child();
-	atomic_store(&out_bytes, 0);
+	settle_fork_child();
 	atomic_store(&pinned, NULL);
 	host_fork_child();
 }

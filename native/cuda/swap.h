@@ -7,7 +7,7 @@
 #include <sys/types.h>
 #include "memory_calls.h"
 
-extern int64_t swap_quiet_ns; /* how long calls into the driver may take to end; those who share memory have a sixth more to answer */
+extern _Atomic int64_t swap_quiet_ns; /* how long calls into the driver may take to end; those who share memory have a sixth more to answer */
 /* From now on this process cannot be moved, for that reason. */
 void swap_pin(const char *reason);
 struct swap_result { bool done; char why[160]; uint64_t bytes; double copy_s, total_s; };
@@ -27,6 +27,9 @@ bool swap_is_out(void);
 /* Something of ours, or of another process's that is mapped here, is not on the card. */
 bool swap_is_away(void);
 bool swap_is_busy(void);
+/* Between the two nothing moves: a context ends, and what moves would be copied in it. */
+void swap_pause(void);
+void swap_resume(void);
 void swap_fork_child(void);
 
 #define PINNED_CALL(reason, call) do { \

@@ -367,7 +367,67 @@ static void it_may_be_opened_while_it_is_away(void)
 	CHECK(TELL(b, DO_FILLED, w.a, 8 * MiB, 6).c);
 }
 
+/* Nothing can be given between the look at who has it and the move. */
+static void what_is_opened_as_it_leaves_leaves_too(void)
+{
+	CUdeviceptr p;
+
+	begin_two();
+	p = alloc(a, 2 * MiB);
+	TELL(a, DO_FILL, p, 2 * MiB, 6);
+	TELL(b, DO_OPEN_ON, .h = name(a, p));
+	for (int round = 0; round < 100; round++) {
+		OK(a, DO_OUT);
+		EQUAL(card(a), 2 * CONTEXT);
+		OK(a, DO_IN);
+	}
+	CHECK(TELL(b, DO_OPENED).a);
+	CHECK(TELL(a, DO_FILLED, p, 2 * MiB, 6).c);
+	OK(a, DO_FREE, p);
+	EQUAL(card(a), 2 * CONTEXT);
+}
+
+/* Each has both cards; memory of the second is opened with the first as the current one, and used on both. */
+static void on_either_card(void)
+{
+	static const int64_t long_ns = 300 * MS;
+	CUdeviceptr p[2], q[2];
+	int64_t launched;
+
+	setenv("STUB_DEVICES", "2", 1);
+	begin_two();
+	for (int dev = 1; dev >= 0; dev--) {
+		OK(a, DO_CARD, (uint64_t)dev);
+		p[dev] = alloc(a, 16 * MiB);
+		TELL(a, DO_FILL, p[dev], 16 * MiB, 3 + (unsigned)dev);
+	}
+	for (int dev = 0; dev < 2; dev++)
+		q[dev] = open_in(b, name(a, p[dev]));
+	OK(b, DO_CARD, 1);
+	for (int round = 0; round < 3; round++) {
+		launched = now_ns();
+		OK(b, DO_LAUNCH, (uint64_t)long_ns); /* on the second card, with what was opened on the first */
+		OK(a, DO_OUT);
+		CHECK(now_ns() - launched >= long_ns);
+		EQUAL(TELL(b, DO_USED, 0).b, 2 * CONTEXT);
+		EQUAL(TELL(b, DO_USED, 1).b, 2 * CONTEXT);
+		OK(b, DO_OUT);
+		OK(a, DO_IN);
+		OK(b, DO_IN);
+		back(b);
+		for (int dev = 0; dev < 2; dev++) {
+			EQUAL(TELL(b, DO_USED, (uint64_t)dev).b, 2 * CONTEXT + 16 * MiB);
+			CHECK(TELL(b, DO_FILLED, q[dev], 16 * MiB, 3 + (unsigned)dev).c && TELL(a, DO_FILLED, p[dev], 16 * MiB, 3 + (unsigned)dev).c);
+		}
+	}
+	for (int dev = 0; dev < 2; dev++) {
+		OK(b, DO_CLOSE, q[dev]);
+		OK(a, DO_FREE, p[dev]);
+		EQUAL(TELL(a, DO_USED, (uint64_t)dev).b, 2 * CONTEXT);
+	}
+}
+
 MAIN(T(what_two_processes_have_goes_and_comes), T(whatever_its_size), T(a_handle_is_only_data),
 	T(what_its_owner_frees_stays_for_the_other), T(a_descriptor_of_memory_goes_and_comes), T(a_descriptor_that_is_none_of_ours),
 	T(others_are_held_back_only_for_what_they_have), T(each_has_something_of_the_other), T(both_work_while_it_goes_and_comes),
-	T(it_may_be_opened_while_it_is_away))
+	T(it_may_be_opened_while_it_is_away), T(what_is_opened_as_it_leaves_leaves_too), T(on_either_card))

@@ -3,11 +3,17 @@
 #define STUB_H
 #include "../driver_types.h"
 
+/* What is not said of a kernel is zero. */
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 /* What a CUfunction points to. */
 struct stub_kernel {
 	int64_t ns;                  /* time it takes on the card */
 	void (*body)(void **params); /* what it does; may be NULL */
+	struct stub_meeting *meeting; /* it ends when the others have launched theirs as often; may be NULL */
+	int rank, ranks;
 };
+/* Kernels of several processes that wait for each other; in memory that they share. */
+struct stub_meeting { _Atomic int launched[8]; };
 
 /* Shared by all processes that name the same STUB_CARD file. */
 #define STUB_PROCESSES 512
@@ -25,6 +31,7 @@ struct stub_card {
 int stub_memory_has(uint64_t id);
 void stub_memory_take(uint64_t id, uint64_t bytes, int dev);
 void stub_memory_drop(uint64_t id);
+void stub_memory_forget(void); /* all that this process had before it became another program */
 struct stub_card *stub_card(void);
 uint64_t stub_card_used(int dev);
 uint64_t stub_card_size(void);

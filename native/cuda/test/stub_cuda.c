@@ -16,9 +16,9 @@
 
 struct work { void (*body)(void **params); uint64_t args[4]; };
 struct graph { int64_t ns; int nodes; uint64_t bytes; int works, objects; struct work work[64]; struct user_object *object[64]; };
-struct stream { _Atomic int64_t done; int capturing; struct graph *graph; };
+struct stream { _Atomic int64_t done; int capturing; struct graph *graph; struct context *ctx; };
 struct event { _Atomic int64_t done; };
-struct context { CUdevice dev; _Atomic int refs; struct stream legacy; _Atomic int64_t done; };
+struct context { CUdevice dev; _Atomic int refs; _Atomic int ended; struct stream legacy; _Atomic int64_t done; _Atomic(struct stub_kernel *) meets; _Atomic int meets_for; };
 
 static int stub_take(int dev, uint64_t bytes);
 static void stub_give(int dev, uint64_t bytes);
@@ -47,12 +47,26 @@ static void until(int64_t when)
 		sched_yield();
 }
 
+/* Until all that a context's last such kernel waits for have come so far. */
+static void until_met(struct stub_kernel *k, int times)
+{
+	for (int i = 0; k && i < k->ranks; i++)
+		while (atomic_load(&k->meeting->launched[i]) < times)
+			sched_yield();
+}
+
 static _Atomic int initialized;
 static struct context primaries[4];
 static __thread struct context *stack[16];
 static __thread int depth;
 
 static struct context *stub_current(void) { return depth ? stack[depth - 1] : NULL; }
+
+/* A context that was destroyed, or a card's own that nobody has: what is asked of it fails, as with the real one. */
+static int ended(const struct context *c)
+{
+	return c && (c >= primaries && c < primaries + 4 ? !atomic_load(&c->refs) : atomic_load(&c->ended));
+}
 
 static int mps;
 API char stub_mps_percent[16]; /* what the driver has taken from the environment */
@@ -118,14 +132,14 @@ API CUresult cuCtxCreate_v4(CUcontext *ctx, void *p, unsigned flags, CUdevice de
 API CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
 	struct context *c = ctx;
-	if (!c || (c >= primaries && c < primaries + 4))
+	if (!c || (c >= primaries && c < primaries + 4) || ended(c))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	stub_free_context(c);
 	stub_give(c->dev, stub_context_bytes());
 	for (int i = 0; i < depth; i++)
 		if (stack[i] == c)
 			memmove(stack + i, stack + i + 1, sizeof *stack * (size_t)(--depth - i));
-	free(c);
+	atomic_store(&c->ended, 1); /* its address is not another's: who still has it is to be found out */
 	return CUDA_SUCCESS;
 }
 API CUresult cuCtxDestroy(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
@@ -173,6 +187,8 @@ API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned *flags, int *acti
 API CUresult cuCtxGetCurrent(CUcontext *ctx) { *ctx = stub_current(); return CUDA_SUCCESS; }
 API CUresult cuCtxSetCurrent(CUcontext ctx)
 {
+	if (ended(ctx))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	if (!depth)
 		depth = 1;
 	stack[depth - 1] = ctx;
@@ -209,13 +225,26 @@ static struct stream *stream_of(CUstream s)
 	return stub_current() ? &stub_current()->legacy : NULL;
 }
 
-API CUresult cuStreamCreate(CUstream *s, unsigned flags) { (void)flags; *s = calloc(1, sizeof(struct stream)); return CUDA_SUCCESS; }
+static CUresult of_ended(CUstream s)
+{
+	struct stream *st = stream_of(s);
+	return !st ? CUDA_ERROR_INVALID_CONTEXT : ended(st->ctx ? st->ctx : stub_current()) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+}
+
+API CUresult cuStreamCreate(CUstream *s, unsigned flags)
+{
+	struct stream *st = calloc(1, sizeof *st);
+	(void)flags;
+	st->ctx = stub_current();
+	*s = st;
+	return CUDA_SUCCESS;
+}
 API CUresult cuStreamDestroy_v2(CUstream s) { free(s); return CUDA_SUCCESS; }
 API CUresult cuStreamDestroy(CUstream s) { free(s); return CUDA_SUCCESS; }
 API CUresult cuStreamSynchronize(CUstream s)
 {
-	if (!stream_of(s))
-		return CUDA_ERROR_INVALID_CONTEXT;
+	if (of_ended(s))
+		return of_ended(s);
 	if (stream_of(s)->capturing)
 		return 900;
 	until(atomic_load(&stream_of(s)->done));
@@ -227,7 +256,10 @@ API CUresult cuCtxSynchronize(void)
 {
 	if (!stub_current())
 		return CUDA_ERROR_INVALID_CONTEXT;
+	if (ended(stub_current()))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	until(atomic_load(&stub_current()->done));
+	until_met(atomic_load(&stub_current()->meets), atomic_load(&stub_current()->meets_for));
 	return CUDA_SUCCESS;
 }
 API CUresult cuEventCreate(CUevent *e, unsigned flags) { (void)flags; *e = calloc(1, sizeof(struct event)); return CUDA_SUCCESS; }
@@ -278,6 +310,10 @@ static CUresult launch(struct stub_kernel *k, void **params, CUstream s)
 	}
 	if (k->body)
 		k->body(params);
+	if (k->meeting) {
+		atomic_store(&stub_current()->meets, k);
+		atomic_store(&stub_current()->meets_for, atomic_fetch_add(&k->meeting->launched[k->rank], 1) + 1);
+	}
 	atomic_fetch_add(&stub_launched, 1);
 	done = atomic_load(&st->done);
 	done = (done > now ? done : now) + k->ns;

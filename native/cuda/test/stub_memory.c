@@ -41,12 +41,13 @@ static int my_row(void)
 		return atomic_load(&row);
 	for (int i = 0; i < STUB_PROCESSES; i++) {
 		uint64_t was = atomic_load(&c->pid[i]);
-		if (was && (kill((pid_t)was, 0) == 0 || errno != ESRCH))
-			continue;
+		if (was && was != (uint64_t)getpid() && (kill((pid_t)was, 0) == 0 || errno != ESRCH))
+			continue; /* its own: of the program that it was before */
 		if (!atomic_compare_exchange_strong(&c->pid[i], &was, (uint64_t)getpid()))
 			continue;
 		for (int d = 0; d < 4; d++)
 			atomic_store(&c->used[i][d], 0);
+		stub_memory_forget();
 		atomic_store(&c->mps[i], mps);
 		atomic_store(&of, getpid());
 		atomic_store(&row, i);
@@ -508,8 +509,8 @@ API CUresult cuMemcpyPeerAsync(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcon
 API CUresult cuMemcpyHtoD_v2(CUdeviceptr d, const void *s, size_t n) { return copy(d, (uintptr_t)s, n); }
 API CUresult cuMemcpyDtoH_v2(void *d, CUdeviceptr s, size_t n) { return copy((uintptr_t)d, s, n); }
 API CUresult cuMemcpyDtoD_v2(CUdeviceptr d, CUdeviceptr s, size_t n) { return copy(d, s, n); }
-API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr d, const void *s, size_t n, CUstream st) { (void)st; return copy(d, (uintptr_t)s, n); }
-API CUresult cuMemcpyDtoHAsync_v2(void *d, CUdeviceptr s, size_t n, CUstream st) { (void)st; return copy((uintptr_t)d, s, n); }
+API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr d, const void *s, size_t n, CUstream st) { return of_ended(st) ? of_ended(st) : copy(d, (uintptr_t)s, n); }
+API CUresult cuMemcpyDtoHAsync_v2(void *d, CUdeviceptr s, size_t n, CUstream st) { return of_ended(st) ? of_ended(st) : copy((uintptr_t)d, s, n); }
 API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream st) { (void)st; return copy(d, s, n); }
 #define QUIET(name, ...) API CUresult name(__VA_ARGS__) { return CUDA_SUCCESS; }
 #pragma GCC diagnostic push

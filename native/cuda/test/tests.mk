@@ -1,4 +1,5 @@
-# Tests against a driver that the tests build. test: as shipped; sanitize: the same programs under the sanitizers.
+# Tests against a driver that the tests build. test: as shipped, and what processes share under the sanitizers; sanitize: all
+# programs under the sanitizers.
 T = $(B)/test
 STUB = $(T)/libcuda.so.1 $(T)/libnvidia-ml.so.1
 TESTING = $(STRICT) -DELASTICGPU_TESTING
@@ -16,7 +17,7 @@ $(T)/libelasticgpu.so: $(SOURCES) hooks_dlsym.c $(HEADERS)
 	$(CC) -O2 -g $(TESTING) -shared -o $@ $(SOURCES) hooks_dlsym.c -ldl -pthread
 
 # Programs with the library linked in, which is how the sanitizers see it; its objects are built once for each of them.
-UNITS = unit turns latency calls_memory calls_swap calls_shared calls_peers calls_arrays calls_graphs calls_turns calls_space neighbours fuzz
+UNITS = unit turns latency calls_memory calls_swap calls_shared calls_peers calls_together calls_oversubscribed calls_contexts calls_arrays calls_graphs calls_turns calls_space neighbours fuzz
 PARTS = $(SOURCES) $(ARBITER)
 plain_FLAGS =
 asan_FLAGS = -fsanitize=address,undefined -fno-sanitize-recover=all
@@ -39,16 +40,24 @@ layers: $(PARTS:%.c=$(T)/plain/%.o) $(T)/plain/hooks_dlsym.o
 	@sh test/layers.sh $(T)/plain $(SOURCES) hooks_dlsym.c
 	@sh test/layers.sh $(T)/plain $(UTILITIES) $(ARBITER)
 
+# What processes share is tested under the sanitizers each time: what goes wrong there goes wrong seldom, and in other programs.
+SHARED_UNITS = calls_shared calls_peers calls_together calls_oversubscribed calls_contexts fuzz
 test: all layers fuzz $(STUB) $(UNITS:%=$(T)/plain/%) $(T)/libelasticgpu.so $(T)/preload
 	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) $(T)/plain/$$t || exit 1; done
 	@sh test/preload.sh
+	@$(MAKE) --no-print-directory -j2 shared-asan shared-tsan
 
 # One after the other, or with make -j2 both at once.
 sanitize: run-asan run-tsan
-run-asan: all $(STUB) $(UNITS:%=$(T)/asan/%)
-	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) ASAN_OPTIONS=detect_leaks=0 $(T)/asan/$$t || exit 1; done
-run-tsan: all $(STUB) $(UNITS:%=$(T)/tsan/%)
-	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) TSAN_OPTIONS="halt_on_error=1 die_after_fork=0" $(T)/tsan/$$t || exit 1; done
+asan_ENV = ASAN_OPTIONS=detect_leaks=0
+tsan_ENV = TSAN_OPTIONS="halt_on_error=1 die_after_fork=0"
+define SANITIZED
+run-$(1): all $(STUB) $(UNITS:%=$(T)/$(1)/%)
+	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) $$($(1)_ENV) $(T)/$(1)/$$$$t || exit 1; done
+shared-$(1): $(STUB) $(SHARED_UNITS:%=$(T)/$(1)/%)
+	@for t in $(SHARED_UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) $$($(1)_ENV) $(T)/$(1)/$$$$t || exit 1; done
+endef
+$(foreach f,asan tsan,$(eval $(call SANITIZED,$(f))))
 
 # Inputs from outside, under the sanitizers and guided by coverage: FUZZ_RUNS=1000000 FUZZ_SEED=1 make fuzz for a long run.
 fuzz: $(STUB) $(T)/cover/fuzz_inputs
@@ -57,4 +66,4 @@ fuzz: $(STUB) $(T)/cover/fuzz_inputs
 # The driver alone, for tests of the node's agent.
 stub: all $(STUB)
 
-.PHONY: layers test sanitize run-asan run-tsan fuzz stub
+.PHONY: layers test sanitize run-asan run-tsan shared-asan shared-tsan fuzz stub

@@ -190,36 +190,52 @@ func (b *Backend) move(ctx context.Context, s *share.Share, how, back string) (i
 			return 0, refusal(p.Immovable)
 		}
 	}
-	moving, cancel := context.WithTimeout(ctx, moveTimeout)
+	if how == "out" {
+		err = b.hold(ctx, folder, s, names)
+	}
+	var bytes int64
+	var failed string
+	if err == nil {
+		bytes, failed, err = b.moveAll(ctx, folder, s, names, how)
+	}
+	if err != nil && back != "" {
+		// All of them: those that were not asked are held back, and who gave no answer may be on its way. It is told when
+		// it is there.
+		err = errors.Join(err, b.undo(ctx, folder, s, names, back, failed))
+	}
+	return bytes, err
+}
+
+// moveAll processes, one after the other, and say how much that was, or which one failed.
+func (b *Backend) moveAll(ctx context.Context, folder *tenantfolder.Folder, s *share.Share, names []string, how string) (int64, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
 	var bytes, most int64
 	for _, c := range s.Cards {
 		most += c.MemoryMB << 20
 	}
-	for i, name := range names {
+	for _, name := range names {
 		moved := struct {
 			answer
 			Bytes int64
 		}{}
-		if _, err := b.ask(moving, folder, s, name, moveTimeout, how, &moved); err != nil {
-			if back != "" {
-				err = errors.Join(err, b.undo(ctx, folder, s, names[:i], back))
-			}
-			return 0, err
+		if _, err := b.ask(ctx, folder, s, name, moveTimeout, how, &moved); err != nil {
+			return 0, name, err
 		}
 		bytes = min(bytes+min(max(moved.Bytes, 0), most), most)
 	}
-	return bytes, nil
+	return bytes, "", nil
 }
 
-// undo a move of some processes.
-func (b *Backend) undo(ctx context.Context, folder *tenantfolder.Folder, s *share.Share, names []string, back string) error {
+// undo a move of some processes; of the one that failed enough was said.
+func (b *Backend) undo(ctx context.Context, folder *tenantfolder.Folder, s *share.Share, names []string, back, silent string) error {
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
 	var failed error
 	for _, name := range names {
-		_, err := b.ask(ctx, folder, s, name, moveTimeout, back, &answer{})
-		failed = errors.Join(failed, err)
+		if _, err := b.ask(ctx, folder, s, name, moveTimeout, back, &answer{}); name != silent {
+			failed = errors.Join(failed, err)
+		}
 	}
 	return failed
 }

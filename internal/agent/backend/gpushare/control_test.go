@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,7 +26,11 @@ type process struct {
 	refuses string // reason to refuse to move
 	stays   string // reason that it gives when it is asked how it is
 	out     bool
-	moves   int64 // bytes that it says it moved; 500 where it is 0
+	late    bool // gives no answer to out, and does it all the same
+	// behind is how many calls it has to be let make before another's kernel ends.
+	behind int
+	waits  *process // for whom it has a kernel in flight
+	moves  int64    // bytes that it says it moved; 500 where it is 0
 	// answered gets each request, once it is answered; may be nil.
 	answered chan string
 }
@@ -41,7 +46,12 @@ func (p *process) answer(line string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked = append(p.asked, line)
-	switch word, _, _ := strings.Cut(line, " "); word {
+	switch word, step, _ := strings.Cut(line, " "); word {
+	case "hold":
+		if step != "" && p.behind > 0 {
+			p.behind--
+		}
+		return fmt.Sprintf(`{"ok":true,"settled":%t}`, p.waits == nil || p.waits.caughtUp())
 	case "hello":
 		return `{"ok":true,"protocol":1,"pid":7}`
 	case "hostpid", "stats":
@@ -52,9 +62,18 @@ func (p *process) answer(line string) string {
 			return fmt.Sprintf(`{"ok":false,"reason":%q}`, p.refuses)
 		}
 		p.out = word == "out"
+		if p.late && p.out {
+			return ""
+		}
 		return fmt.Sprintf(`{"ok":true,"bytes":%d,"copy_s":0.1,"total_s":0.2}`, cmp.Or(p.moves, 500))
 	}
 	return `{"ok":false,"reason":"unknown request"}`
+}
+
+func (p *process) caughtUp() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.behind == 0
 }
 
 // listen at a socket, until the test ends.
@@ -151,6 +170,39 @@ func TestMoveIsAllOrNothing(t *testing.T) {
 	}
 	if first.out {
 		t.Error("the first is left outside")
+	}
+}
+
+// One that gave no answer, as one does that takes too long, may be out all the same.
+func TestWhoDidNotAnswerIsMovedBack(t *testing.T) {
+	b, first, second := control(t), &process{}, &process{late: true}
+	first.serve(t, b, "3", "1")
+	second.serve(t, b, "3", "2")
+	if _, err := b.Out(t.Context(), three()); err == nil {
+		t.Fatal("it is said to be out")
+	}
+	if first.out || second.out {
+		t.Errorf("the first is out: %t, the second: %t", first.out, second.out)
+	}
+}
+
+// Kernels of one process wait for those of another, which is let go on until they end; only then does one of them move.
+func TestAllAreHeldBeforeOneMoves(t *testing.T) {
+	b, first := control(t), &process{behind: 5}
+	second := &process{waits: first}
+	first.serve(t, b, "3", "1")
+	second.serve(t, b, "3", "2")
+	if _, err := b.Out(t.Context(), three()); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*process{first, second} {
+		asked := slices.DeleteFunc(p.asked, func(line string) bool {
+			word, _, _ := strings.Cut(line, " ")
+			return word == "hello" || word == "hostpid"
+		})
+		if n := len(asked); n < 12 || asked[0] != "hold" || asked[n-2] != "hold" || asked[n-1] != "out" {
+			t.Errorf("asked %q", asked)
+		}
 	}
 }
 

@@ -1,0 +1,128 @@
+/*
+ * What is in flight may wait for another process, which may wait for this one: so there is a limit to how long it is waited
+ * for. The driver's own wait for a context has none. A thread does it, and goes on with it where the limit was too short.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include "blocks.h"
+#include "driver_symbols.h"
+#include "settle.h"
+#include "system.h"
+
+enum { RESTS, WORKS };
+static struct settler {
+	pthread_mutex_t lock;     /* one asks at a time */
+	_Atomic unsigned state;   /* futex */
+	_Atomic bool started;
+	CUcontext *ctx;           /* what it waits for */
+	unsigned n;
+	CUresult result;
+} settlers[SETTLES] = {{.lock = PTHREAD_MUTEX_INITIALIZER}, {.lock = PTHREAD_MUTEX_INITIALIZER}};
+
+static CUresult wait_for_all(const CUcontext *ctx, unsigned n)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	for (unsigned i = 0; i < n && r == CUDA_SUCCESS; i++) {
+		r = real_cuCtxSetCurrent(ctx[i]);
+		if (r == CUDA_SUCCESS)
+			r = real_cuCtxSynchronize();
+	}
+	return r;
+}
+
+static void *work(void *arg)
+{
+	struct settler *s = arg;
+
+	prctl(PR_SET_NAME, "elastic-settle");
+	for (;;) {
+		if (atomic_load(&s->state) == RESTS) {
+			futex_wait(&s->state, RESTS, 1000 * MS);
+			continue;
+		}
+		s->result = wait_for_all(s->ctx, s->n);
+		atomic_store(&s->state, RESTS);
+		futex_wake(&s->state);
+	}
+	return NULL;
+}
+
+static bool rests(struct settler *s, int64_t deadline)
+{
+	int64_t left;
+
+	while (atomic_load(&s->state) == WORKS && (left = deadline - now_ns()) > 0)
+		futex_wait(&s->state, WORKS, left);
+	return atomic_load(&s->state) == RESTS;
+}
+
+static void note(struct settler *s, CUcontext ctx)
+{
+	unsigned i = 0;
+
+	while (i < s->n && s->ctx[i] != ctx)
+		i++;
+	if (i == s->n)
+		s->ctx[s->n++] = ctx;
+}
+
+/*
+ * Each context once that has memory, and each card's own: it may work with memory that was opened in another's. False without
+ * memory to note them.
+ */
+static bool collect(struct settler *s)
+{
+	unsigned most = (unsigned)session.devices;
+
+	s->n = 0;
+	blocks_lock();
+	for (struct block *b = blocks; b; b = b->next)
+		most++;
+	free(s->ctx);
+	s->ctx = calloc(most + 1, sizeof *s->ctx);
+	for (struct block *b = blocks; b && s->ctx; b = b->next)
+		note(s, block_context(b));
+	for (int i = 0; i < session.devices && s->ctx; i++)
+		if (atomic_load(&session.device[i].primary))
+			note(s, atomic_load(&session.device[i].primary));
+	blocks_unlock();
+	return s->ctx != NULL;
+}
+
+static bool start(struct settler *s)
+{
+	if (!atomic_load(&s->started))
+		atomic_store(&s->started, thread_start(work, s));
+	return atomic_load(&s->started);
+}
+
+bool settle(enum settle_for why, int64_t deadline, CUresult *r)
+{
+	struct settler *s = &settlers[why];
+	bool done;
+
+	pthread_mutex_lock(&s->lock);
+	*r = CUDA_SUCCESS;
+	done = rests(s, deadline); /* the last one may still go on */
+	if (done && (!collect(s) || !start(s))) {
+		*r = CUDA_ERROR_OUT_OF_MEMORY;
+	} else if (done) {
+		atomic_store(&s->state, WORKS);
+		futex_wake(&s->state);
+		done = rests(s, deadline);
+		if (done)
+			*r = s->result;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return done;
+}
+
+/* The parent's threads are not the child's. */
+void settle_fork_child(void)
+{
+	for (int i = 0; i < SETTLES; i++)
+		settlers[i] = (struct settler){.lock = PTHREAD_MUTEX_INITIALIZER};
+}
