@@ -276,6 +276,7 @@ static void begin_two(void)
 	check_limits("swap on\n", LIMITS_512);
 	a = start(check_root);
 	b = start(check_root);
+	(void)(TELL(a, DO_HELD), TELL(b, DO_HELD)); /* both are there */
 }
 
 static __attribute__((unused)) CUdeviceptr alloc(struct process p, uint64_t size)

@@ -41,7 +41,8 @@ layers: $(PARTS:%.c=$(T)/plain/%.o) $(T)/plain/hooks_dlsym.o
 	@sh test/layers.sh $(T)/plain $(UTILITIES) $(ARBITER)
 
 # What processes share is tested under the sanitizers each time: what goes wrong there goes wrong seldom, and in other programs.
-SHARED_UNITS = calls_shared calls_peers calls_together calls_oversubscribed calls_contexts fuzz
+tsan_SHARED = calls_shared calls_peers calls_together calls_oversubscribed calls_contexts
+asan_SHARED = $(tsan_SHARED) fuzz
 test: all layers fuzz $(STUB) $(UNITS:%=$(T)/plain/%) $(T)/libelasticgpu.so $(T)/preload
 	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) $(T)/plain/$$t || exit 1; done
 	@sh test/preload.sh
@@ -54,8 +55,8 @@ tsan_ENV = TSAN_OPTIONS="halt_on_error=1 die_after_fork=0"
 define SANITIZED
 run-$(1): all $(STUB) $(UNITS:%=$(T)/$(1)/%)
 	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) $$($(1)_ENV) $(T)/$(1)/$$$$t || exit 1; done
-shared-$(1): $(STUB) $(SHARED_UNITS:%=$(T)/$(1)/%)
-	@for t in $(SHARED_UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) $$($(1)_ENV) $(T)/$(1)/$$$$t || exit 1; done
+shared-$(1): $(STUB) $($(1)_SHARED:%=$(T)/$(1)/%)
+	@for t in $($(1)_SHARED); do LD_LIBRARY_PATH=$(CURDIR)/$(T) $$($(1)_ENV) $(T)/$(1)/$$$$t || exit 1; done
 endef
 $(foreach f,asan tsan,$(eval $(call SANITIZED,$(f))))
 
