@@ -28,6 +28,16 @@ func HasController(controller string) predicate.Predicate {
 	})
 }
 
+// IsAssigned says whether a pod set has a flavor, for any of its resources.
+func IsAssigned(assigned *kueue.PodSetAssignment, flavor string) bool {
+	for _, name := range assigned.Flavors {
+		if string(name) == flavor {
+			return true
+		}
+	}
+	return false
+}
+
 // Check is an AdmissionCheck and its state in a workload's status.
 type Check struct {
 	Object *kueue.AdmissionCheck

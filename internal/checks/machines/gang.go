@@ -11,6 +11,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/checks"
 	"github.com/elastic-ai/elastic/internal/cloud"
 	"github.com/elastic-ai/elastic/internal/queue/cloudoffers"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
@@ -56,7 +57,7 @@ func podsOn(wl *kueue.Workload, offer *cloudv1.CloudOffer) (p part) {
 	for i := range wl.Status.Admission.PodSetAssignments {
 		assigned := &wl.Status.Admission.PodSetAssignments[i]
 		at := slices.IndexFunc(wl.Spec.PodSets, func(s kueue.PodSet) bool { return s.Name == assigned.Name })
-		if !assignedTo(assigned, offer.Name) || at < 0 {
+		if !checks.IsAssigned(assigned, offer.Name) || at < 0 {
 			continue
 		}
 		set := &wl.Spec.PodSets[at]
@@ -76,15 +77,6 @@ func podsOn(wl *kueue.Workload, offer *cloudv1.CloudOffer) (p part) {
 		})
 	}
 	return p
-}
-
-func assignedTo(assigned *kueue.PodSetAssignment, flavor string) bool {
-	for _, name := range assigned.Flavors {
-		if string(name) == flavor {
-			return true
-		}
-	}
-	return false
 }
 
 // fitOn chooses the offers on whose nodes all pods fit, and says how many of each they need.

@@ -61,7 +61,7 @@ func TestHandedOverToOnDemand(t *testing.T) {
 	}
 }
 
-// What a deadline does not do is said, and why: whoever wrote it relies on it otherwise.
+// A deadline that has no effect is reported with the reason, as its user relies on it.
 func TestDeadlinesThatDoNotCount(t *testing.T) {
 	said := func(w *world) string {
 		w.step(99)

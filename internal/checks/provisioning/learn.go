@@ -13,6 +13,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/checks"
 	"github.com/elastic-ai/elastic/internal/cloud"
 	"github.com/elastic-ai/elastic/internal/queue/cloudoffers"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
@@ -97,7 +98,7 @@ func (r *pendingCheck) asksOf(wl *kueue.Workload, offer *cloudv1.CloudOffer) (as
 		for _, name := range g.sets {
 			assigned := assignment(wl, name)
 			at := slices.IndexFunc(wl.Spec.PodSets, func(s kueue.PodSet) bool { return s.Name == name })
-			if assigned == nil || at < 0 || !isOn(assigned, offer.Name) {
+			if assigned == nil || at < 0 || !checks.IsAssigned(assigned, offer.Name) {
 				continue
 			}
 			spec := &wl.Spec.PodSets[at].Template.Spec
@@ -120,15 +121,6 @@ func (r *pendingCheck) asksOf(wl *kueue.Workload, offer *cloudv1.CloudOffer) (as
 		}
 	}
 	return asks
-}
-
-func isOn(assigned *kueue.PodSetAssignment, flavor string) bool {
-	for _, name := range assigned.Flavors {
-		if string(name) == flavor {
-			return true
-		}
-	}
-	return false
 }
 
 // isPlain says that pods ask for nothing that no node may have: a tenant whose request can only fail closes no place for others.

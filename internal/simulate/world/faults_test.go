@@ -90,7 +90,7 @@ func TestNodesThatHelpNobody(t *testing.T) {
 			t.Errorf("%s: %s, makespan %d, %d taken, money %v", name, starts(w), r.Makespan, r.SpotTaken, r.Money)
 		}
 	}
-	// All nodes together are there seldom: whoever needs them waits for that.
+	// All nodes are rarely up at once: a job that needs all of them waits until they are.
 	few := Settings{Faults: Faults{Seed: 1, Spot: []Spot{{Every: 2000, Down: 1800}}}}
 	tr := trace(t, "a,,q,0,50000,8,,,\nall,,q,10,1,24,,,\n")
 	if w, r := simulate(t, tr, Partitions([]Share{{"q", 3, 8}}), few); r.Ended != 2 {
