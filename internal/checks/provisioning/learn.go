@@ -132,7 +132,8 @@ func isPlain(spec *corev1.PodSpec) bool {
 		return v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.CSI != nil
 	})
 	return !ports && !volumes && !spec.HostNetwork && len(spec.NodeSelector) == 0 && spec.Affinity == nil && spec.NodeName == "" && spec.RuntimeClassName == nil &&
-		len(spec.TopologySpreadConstraints) == 0 && len(spec.ResourceClaims) == 0 && spec.SchedulerName == ""
+		len(spec.TopologySpreadConstraints) == 0 && len(spec.ResourceClaims) == 0 &&
+		(spec.SchedulerName == "" || spec.SchedulerName == corev1.DefaultSchedulerName)
 }
 
 // learnOf learns what came of a request at places, and returns those of which that was not known.

@@ -157,3 +157,21 @@ func TestRequestsThatTeachNothing(t *testing.T) {
 }
 
 func (l *learning) head() *corev1.PodSpec { return &l.wl.Spec.PodSets[1].Template.Spec }
+
+// Pods of real jobs name the scheduler that the API server fills in: their stock-outs count as well.
+func TestRequestOfTheDefaultSchedulerTeaches(t *testing.T) {
+	l := newLearning(t, prices)
+	for i := range l.wl.Spec.PodSets {
+		l.wl.Spec.PodSets[i].Template.Spec.SchedulerName = corev1.DefaultSchedulerName
+	}
+	l.says(Failed, 5*time.Minute)
+	if len(l.places(t)) == 0 {
+		t.Error("nothing was learned")
+	}
+	l = newLearning(t, prices)
+	l.head().SchedulerName = "another"
+	l.says(Failed, 5*time.Minute)
+	if got := l.places(t); len(got) > 0 {
+		t.Errorf("another scheduler may have refused the nodes: %+v", got)
+	}
+}
