@@ -9,9 +9,9 @@ import (
 // Least attained service: who has used least goes first, because nobody knows how long a workload will run, and one
 // that has run for long will most likely run for long still. A workload begins at level 0 and goes down a level each
 // time its service, cards times seconds of execution, has grown by a factor. Within its priority the better level goes
-// first, and may preempt where the queue preempts lower priorities. Waiting leads back up: the first level takes
-// a time, each further one twice as long as the one before. So nobody starves, and a queue that is
-// overloaded for weeks does not fall back to first come, first served.
+// first, and may preempt where the queue preempts lower priorities. Waiting leads back up: the first level takes a day, the
+// second four, each further one twice as long as the one before. So who is stopped early in a long life soon goes on, nobody
+// starves, and a queue that is overloaded for weeks does not fall back to first come, first served.
 //
 // A level is a function of the object and the time: creation, execution time used up, start. A restart changes nothing.
 
@@ -33,14 +33,15 @@ type CardsPerUnit struct {
 }
 
 const (
-	firstLevelService = 60.0 // of level 0, in card-seconds
+	firstLevelService = 30.0 // of level 0, in card-seconds
 	levelFactor       = 5    // from one level to the next
 	lowestLevel       = 10
-	liftAfter         = 48 * time.Hour // of waiting: a level up, and twice as long for the next
+	firstLift         = 24 * time.Hour     // of waiting: a level up
+	secondLift        = 4 * 24 * time.Hour // more of it: another one, and twice as long for each further one
 	highestLevel      = -20
 	// levelsApart is how much better than its victim's a preemptor's level must be: each preemption costs a restart,
 	// and of two that have used about as much none is worth it.
-	levelsApart = 2
+	levelsApart = 3
 	// priorityScale leaves place for the levels between two priorities.
 	priorityScale = 256
 	levelZero     = 128
@@ -115,10 +116,10 @@ func serviceLevel(service float64) (level int, next float64) {
 
 // lifts is how many levels a wait leads up, and after how much the next one comes.
 func lifts(waited time.Duration) (count int, next time.Duration) {
-	next = liftAfter
-	for step := liftAfter; waited >= next && count < lowestLevel-highestLevel && next < math.MaxInt64/4; count++ {
-		step *= 2
+	next = firstLift
+	for step := secondLift; waited >= next && count < lowestLevel-highestLevel && next < math.MaxInt64/4; count++ {
 		next += step
+		step *= 2
 	}
 	return count, next
 }

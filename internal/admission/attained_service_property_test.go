@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Waiting leads a workload up, the first level in 48 hours and each further one in twice as long. So
+// Waiting leads a workload up, the first level in a day, the second in four, and each further one in twice as long. So
 // beside workloads that come for ever and take all there is, every one starts once it is a level better than those that come,
 // one after the other. When no more come, all end.
 func TestEverybodyStartsByService(t *testing.T) {
@@ -17,7 +17,7 @@ func TestEverybodyStartsByService(t *testing.T) {
 		waits, longest := map[Key]bool{}, 0
 		for i := range rapid.IntRange(1, 6).Draw(t, "jobs") {
 			name, cards := fmt.Sprintf("waits%d", i), rapid.Int64Range(1, 8).Draw(t, "cards")
-			ran := time.Duration(rapid.Int64Range(0, 1499/cards).Draw(t, "ran")) * time.Second
+			ran := time.Duration(rapid.Int64Range(0, 749/cards).Draw(t, "ran")) * time.Second
 			submit(s, name, cards, 0)
 			w := s.workloads[Key{"default", name}]
 			w.RanBefore, w.Created = ran, s.now.Add(-ran)
@@ -26,8 +26,8 @@ func TestEverybodyStartsByService(t *testing.T) {
 			level, _ := serviceLevel(ran.Seconds() * float64(cards))
 			longest = max(longest, level)
 		}
-		// Up to level 0, and one more: 48 hours, and twice as long each time.
-		most := int(liftAfter/time.Hour)*(1<<(longest+1)-1) + len(waits) + 1
+		// Up to level 0, and one more.
+		most := int((firstLift+secondLift*(1<<longest-1))/time.Hour) + len(waits) + 1
 		for hour := 0; len(waits) > 0; hour++ {
 			if hour > most {
 				t.Fatalf("after %d hours %d have not started", hour, len(waits))

@@ -18,9 +18,9 @@ func TestLevelsFollowServiceAndWaiting(t *testing.T) {
 		ran, waited time.Duration
 		level       int
 	}{
-		{0, 0, 0}, {7 * time.Second, 0, 0}, {8 * time.Second, 0, 1}, {time.Hour, 0, 4}, {100 * time.Hour, 0, 7},
-		{10000 * time.Hour, 0, lowestLevel}, {0, 47 * time.Hour, 0}, {0, 48 * time.Hour, -1}, {0, 143 * time.Hour, -1}, {0, 144 * time.Hour, -2},
-		{100 * time.Hour, 144 * time.Hour, 5}, {0, 2 * 365 * 24 * time.Hour, -8},
+		{0, 0, 0}, {3 * time.Second, 0, 0}, {4 * time.Second, 0, 1}, {time.Hour, 0, 5}, {100 * time.Hour, 0, 8},
+		{10000 * time.Hour, 0, lowestLevel}, {0, 23 * time.Hour, 0}, {0, 24 * time.Hour, -1}, {0, 119 * time.Hour, -1}, {0, 120 * time.Hour, -2},
+		{0, 13 * 24 * time.Hour, -3}, {100 * time.Hour, 120 * time.Hour, 6}, {0, 2 * 365 * 24 * time.Hour, -8},
 	} {
 		w.RanBefore = c.ran
 		e.at = start.Add(c.ran + c.waited)
@@ -39,7 +39,7 @@ func TestLevelsFollowServiceAndWaiting(t *testing.T) {
 	w.RanBefore, w.StartedAt, w.Admission = 0, start, &Admission{}
 	e.at = start
 	level, next := e.level(&w)
-	if want := start.Add(7500 * time.Millisecond); level != 0 || !next.Equal(want) {
+	if want := start.Add(3750 * time.Millisecond); level != 0 || !next.Equal(want) {
 		t.Errorf("running: level %d until %s, want 0 until %s", level, next, want)
 	}
 }
@@ -110,7 +110,7 @@ func TestNobodyStarvesByService(t *testing.T) {
 	s := byService()
 	submit(s, "long", 8, 0)
 	s.settle(10)
-	s.now = s.now.Add(time.Hour) // it is at level 4 by now: four times two days, doubled, and it is as good as new
+	s.now = s.now.Add(time.Hour / 2) // it is at level 4 by now: 29 days, and it is as good as new
 	ran := func() time.Duration {
 		w := s.workloads[Key{"default", "long"}]
 		if w.Admission == nil {

@@ -83,10 +83,10 @@ owner,b,86,35,4,0,3600
 
 // usedJobs come when those that run have used most: who has used least takes their cards, and goes before one that came first.
 const usedJobs = `job_id,queue,submit_s,duration_s,gpus,priority
-used,a,0,60,8,0
-fresh,a,40,12,5,0
-next,a,45,10,5,0
-last,a,66,5,5,0
+used,a,0,118,8,0
+fresh,a,98,12,5,0
+next,a,103,10,5,0
+last,a,124,5,5,0
 `
 
 // The simulator tells the truth: the same jobs, submitted and ended in the same order, are evicted and admitted in the same

@@ -115,7 +115,7 @@ var answers = map[string]*Answer{
 	}),
 	"WaitingForQuota-order": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 2 more needed", func(x *v1alpha1.WorkloadStanding) {
 		x.Position, x.Ahead = 2, []v1alpha1.WorkloadRef{mine}
-		x.Order = "who has used least goes first: it has used 2.0 card-hours, which is level 4, and waited 1h0m0s, which leads 0 up; in 47h0m0s it goes up one more"
+		x.Order = "who has used least goes first: it has used 2.0 card-hours, which is level 4, and waited 1h0m0s, which leads 0 up; in 23h0m0s it goes up one more"
 		x.Policies = []v1alpha1.PolicyValue{{Field: "order", Value: "LeastAttainedService", Policy: "short-first", From: "ClusterQueue/team-a"}}
 	}),
 	"WaitingForQuota-cost": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor spot, 2 more needed", func(x *v1alpha1.WorkloadStanding) {
