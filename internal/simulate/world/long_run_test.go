@@ -61,7 +61,7 @@ func TestWeekWithEveryPolicy(t *testing.T) {
 func everyPolicy(cards int) string {
 	return "queue/*.withinClusterQueue=LowerPriority,queue/a.order=LeastAttainedService,queue/b.backfill=EASY,queue/b.borrowingLimit=16,queue/c.weight=2," +
 		"policy.preemptAfter=5m,policy.preemptionCooldown=10m,policy.noPreemptionRings=on," +
-		fmt.Sprintf("cohort/all.budget=%d/Day,queue/a.budget=%d/Week/Drain,queue/c.budget=%d/Day,", cards*23, cards*42, cards*6) +
+		fmt.Sprintf("cohort/all.budget=%d/Day,queue/a.budget=%d/Week/Drain,queue/c.budget=%d/Day,", cards*23, cards*41, cards*6) +
 		fmt.Sprintf("queue/b.reservation=%d@50h+6h,queue/a.reservation=%d@0 12 * * *+1h,", cards/4, cards/2) +
 		fmt.Sprintf("queue/c.shareOfNodes=25/10m,queue/b.window=%d@0 20 * * *+10h,", cards/4+8) +
 		"queue/b.quantile=80,queue/a.runTime=1h,queue/a.quantile=90," +

@@ -119,13 +119,33 @@ func (w *World) honoured() error {
 			for resource, amount := range amounts {
 				used, own := w.usedBelow(root, r, flavor, resource)
 				all := w.cluster.nominalBelow(root, flavor, resource)
-				if used+max(0, amount-own) > all+w.policies.quotas.fallen(w, root, flavor, resource) { // nobody knew that it would
+				late := w.policies.quotas.fallen(w, root, flavor, resource) + w.overrun(root, r, flavor, resource)
+				if used+max(0, amount-own) > all+late { // nobody knew that it would
 					return fmt.Errorf("at %d s: %d of %d %s are used, and %d of %d that are reserved for %s are not there", w.now, used, all, resource, amount-own, amount, r.For)
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// overrun is what others use who were expected to be over when a reservation began, and run on: nobody is stopped for that.
+func (w *World) overrun(root string, r *admission.AdvanceReservation, flavor, resource string) (sum int64) {
+	if w.learned == nil {
+		return 0
+	}
+	for job, run := range w.policies.runs {
+		j, expected := &w.trace.Jobs[job], w.learned.running[job].ExpectedRunTime
+		if j.Limit > 0 || expected <= 0 || run.Start.Add(expected).After(r.From) || w.policies.rootOf(w.cluster, j.Queue) != root {
+			continue
+		}
+		for _, a := range run.Amounts {
+			if a.Flavor == flavor && a.Resource == resource {
+				sum += a.Units
+			}
+		}
+	}
+	return sum
 }
 
 // usedBelow is what jobs of a tree use of a resource, and of that what a reservation is for.
