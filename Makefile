@@ -263,8 +263,8 @@ test-native: ## Run the tests of the GPU library, and of cards of other nodes, a
 	@$(MAKE) --no-print-directory -s -C native/remote test
 
 .PHONY: test-sanitizers
-test-sanitizers: ## Run them again under the sanitizers
-	@$(MAKE) --no-print-directory -s -j2 -C native/cuda sanitize
+test-sanitizers: ## Run them under the sanitizers, those that test-native does not run so
+	@$(MAKE) --no-print-directory -s -j2 -C native/cuda sanitize-rest
 	@$(MAKE) --no-print-directory -s -j2 -C native/remote sanitize
 
 # What the programs' accounts did in the tests' clusters.

@@ -88,6 +88,7 @@ for part in "$@"; do
   env "$mark" "${MAKE:-make}" --no-print-directory $built "$part" || { code=$?; [ "$status" -ne 0 ] || status=$code; }
   clean "$part" || [ "$status" -ne 0 ] || status=1
   names+=("$part") took+=($((SECONDS - start)))
+  echo "== $part took ${took[-1]} s"
   [ "$status" -eq 0 ] || break
   [ "$part" != build ] || built=BUILT=1
 done

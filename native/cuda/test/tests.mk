@@ -40,25 +40,28 @@ layers: $(PARTS:%.c=$(T)/plain/%.o) $(T)/plain/hooks_dlsym.o
 	@sh test/layers.sh $(T)/plain $(SOURCES) hooks_dlsym.c
 	@sh test/layers.sh $(T)/plain $(UTILITIES) $(ARBITER)
 
+# Under the sanitizers each program is a target of its own, so that make -j2 runs two at once; the long ones come first.
+asan_ENV = ASAN_OPTIONS=detect_leaks=0
+# The sanitizer waits at each exit for races with what runs then, a second if nobody says less.
+tsan_ENV = TSAN_OPTIONS="halt_on_error=1 die_after_fork=0 atexit_sleep_ms=100"
+define SANITIZED
+$(UNITS:%=run-$(1)-%): run-$(1)-%: $(T)/$(1)/% $(STUB) all
+	@LD_LIBRARY_PATH=$(CURDIR)/$(T) $$($(1)_ENV) $$<
+.PHONY: $(UNITS:%=run-$(1)-%)
+endef
+$(foreach f,asan tsan,$(eval $(call SANITIZED,$(f))))
+
 # What processes share is tested under the sanitizers each time: what goes wrong there goes wrong seldom, and in other programs.
-tsan_SHARED = calls_shared calls_peers calls_together calls_oversubscribed calls_contexts
-asan_SHARED = $(tsan_SHARED) fuzz
+SHARED = calls_shared calls_oversubscribed calls_peers calls_contexts calls_together
+sanitize-shared: $(SHARED:%=run-tsan-%) $(SHARED:%=run-asan-%) run-asan-fuzz
+# The others; with them it is all.
+sanitize-rest: $(patsubst %,run-tsan-%,$(filter-out $(SHARED),latency $(filter-out latency,$(UNITS)))) $(patsubst %,run-asan-%,$(filter-out $(SHARED) fuzz,$(UNITS)))
+sanitize: sanitize-rest sanitize-shared
+
 test: all layers fuzz $(STUB) $(UNITS:%=$(T)/plain/%) $(T)/libelasticgpu.so $(T)/preload
 	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) $(T)/plain/$$t || exit 1; done
 	@sh test/preload.sh
-	@$(MAKE) --no-print-directory -j2 shared-asan shared-tsan
-
-# One after the other, or with make -j2 both at once.
-sanitize: run-asan run-tsan
-asan_ENV = ASAN_OPTIONS=detect_leaks=0
-tsan_ENV = TSAN_OPTIONS="halt_on_error=1 die_after_fork=0"
-define SANITIZED
-run-$(1): all $(STUB) $(UNITS:%=$(T)/$(1)/%)
-	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) $$($(1)_ENV) $(T)/$(1)/$$$$t || exit 1; done
-shared-$(1): $(STUB) $($(1)_SHARED:%=$(T)/$(1)/%)
-	@for t in $($(1)_SHARED); do LD_LIBRARY_PATH=$(CURDIR)/$(T) $$($(1)_ENV) $(T)/$(1)/$$$$t || exit 1; done
-endef
-$(foreach f,asan tsan,$(eval $(call SANITIZED,$(f))))
+	@$(MAKE) --no-print-directory -j2 sanitize-shared
 
 # Inputs from outside, under the sanitizers and guided by coverage: FUZZ_RUNS=1000000 FUZZ_SEED=1 make fuzz for a long run.
 fuzz: $(STUB) $(T)/cover/fuzz_inputs
@@ -67,4 +70,4 @@ fuzz: $(STUB) $(T)/cover/fuzz_inputs
 # The driver alone, for tests of the node's agent.
 stub: all $(STUB)
 
-.PHONY: layers test sanitize run-asan run-tsan shared-asan shared-tsan fuzz stub
+.PHONY: layers test sanitize sanitize-shared sanitize-rest fuzz stub

@@ -6,8 +6,8 @@ plain_FLAGS =
 asan_FLAGS = -fsanitize=address,undefined -fno-sanitize-recover=all
 tsan_FLAGS = -fsanitize=thread -Wno-error=tsan
 # The sanitizer takes what is sent for read when sendmsg has returned. By then the other side may have it and have said so, and
-# the buffer is another thread's.
-TSAN = die_after_fork=0 intercept_send=0
+# the buffer is another thread's. It waits at each exit for races with what runs then, a second if nobody says less.
+TSAN = die_after_fork=0 intercept_send=0 atexit_sleep_ms=100
 
 # The driver with all that calls.tab has, for the test that calls all of it, and for what a client may send that is none.
 WHOLE = $(T)/driver
