@@ -78,6 +78,7 @@ enum {
 	CU_ARRAY_SPARSE = 0x40,
 	CU_ARRAY_DEFERRED = 0x80,
 	CU_MEMORY_HOST = 1,
+	CU_MEMORY_DEVICE = 2,
 	CU_MEMORY_ARRAY = 3,
 	CU_RESOURCE_ARRAY = 0,
 	CU_RESOURCE_MIPMAPPED = 1,
@@ -107,6 +108,8 @@ typedef struct {
 } CUarrayMap;
 typedef struct { size_t x, y, z, level; int type; void *host; CUdeviceptr device; CUarray array; void *reserved; size_t pitch, height; } CUcopyEnd;
 typedef struct { CUcopyEnd src, dst; size_t width, height, depth; } CUcopy3D;
+typedef struct { size_t x, y; int type; void *host; CUdeviceptr device; CUarray array; size_t pitch; } CUcopyEnd2D;
+typedef struct { CUcopyEnd2D src, dst; size_t width, height; } CUcopy2D;
 
 typedef struct { int type, id; } CUmemLocation;
 typedef struct {
@@ -127,10 +130,11 @@ typedef struct {
 	unsigned char reserved[54];
 } CUmemPoolProps;
 
+typedef struct { int id; char pad[4]; unsigned char value[64]; } CUlaunchAttribute;
 typedef struct {
 	unsigned grid[3], block[3], shared_bytes;
 	CUstream stream;
-	void *attrs;
+	CUlaunchAttribute *attrs;
 	unsigned num_attrs;
 } CUlaunchConfig;
 

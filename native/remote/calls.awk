@@ -14,6 +14,8 @@ function ctype(t) {
 	if (t == "ushort") return "unsigned short "
 	if (t == "ulong") return "unsigned long long "
 	if (t == "text") return "const char *"
+	if (t == "intp") return "int *"
+	if (t == "launch") return "const CUlaunchConfig *"
 	if (t == "nvmlProcessesV1" || t == "nvmlProcessesV2") { sub(/esV/, "V", t); return t " *" }
 	return t " "
 }
@@ -30,7 +32,7 @@ function signature(   i, s, p) {
 		else if (how[i] == "str") p = "const char *" name[i]
 		else if (how[i] == "text") p = "char *" name[i] ", " (nvml ? "unsigned " : "int ") name[i] "_size"
 		else if (how[i] == "card") p = "nvmlDevice " name[i]
-		else if (how[i] == "addr") p = "CUdeviceptr " name[i]
+		else if (how[i] ~ /^(addr|rows)$/) p = "CUdeviceptr " name[i]
 		s = s (i > 1 ? ", " : "") p
 	}
 	return s == "" ? "void" : s
@@ -41,9 +43,9 @@ function arguments(first,   i, s) {
 	return s
 }
 # What goes over the wire of a parameter, and what comes back.
-function goes(i) { return how[i] ~ /^(in|h|gone|new|str|addr|card)$/ }
+function goes(i) { return how[i] ~ /^(in|h|gone|new|str|addr|rows|card)$/ }
 function comes(i) { return how[i] ~ /^(out|opt|made)$/ }
-function stored(i) { return how[i] ~ /^(h|gone|new|made)$/ ? "uint64_t" : how[i] == "addr" ? "CUdeviceptr" : ctype(type[i]) }
+function stored(i) { return how[i] ~ /^(h|gone|new|made)$/ ? "uint64_t" : how[i] ~ /^(addr|rows)$/ ? "CUdeviceptr" : ctype(type[i]) }
 # The size of what goes, less text.
 function size_of(   i, s) {
 	s = "0"
@@ -52,7 +54,7 @@ function size_of(   i, s) {
 }
 # How the client asks.
 function ask() { return mode != "cached" ? "call_sync" : cached_if == "" ? "call_cached" : "(" cached_if " ? call_cached : call_sync)" }
-function handle(i) { return (type[i] == "function" ? "id_of_function(" : "id_of(") name[i] ")" }
+function handle(i) { return (type[i] ~ /^(function|kernel)$/ ? "id_of_" type[i] "(" : "id_of(") name[i] ")" }
 
 function client_function(   i, ins, outs, text, sent) {
 	printf "CUresult %s(%s)\n{\n", symbol, signature()
@@ -131,7 +133,7 @@ function nvml_function(   i, ins) {
 function thread_function(   i, s) {
 	if (thread == "-") return
 	for (i = 1; i <= params; i++)
-		s = s (i > 1 ? ", " : "") (type[i] == "stream" ? "own_stream(" name[i] ")" : name[i])
+		s = s (i > 1 ? ", " : "") (type[i] == "stream" ? "own_stream(" name[i] ")" : type[i] == "launch" ? "(CUlaunchConfig[]){own_launch(" name[i] ")}" : name[i])
 	printf "CUresult %s_%s(%s)\n{\n\treturn %s(%s);\n}\n\n", symbol, thread, signature(), symbol, s
 }
 
@@ -141,7 +143,7 @@ function server_reads(   i) {
 	for (i = 1; i <= params; i++) {
 		if (how[i] == "str") printf "\tchar %s[MOST_NAME];\n", name[i]
 		else if (how[i] == "text") printf "\tchar %s[MOST_NAME] = {0};\n\tint %s_size = sizeof %s;\n", name[i], name[i], name[i]
-		else if (how[i] == "addr") printf "\tCUdeviceptr %s;\n", name[i]
+		else if (how[i] ~ /^(addr|rows)$/) printf "\tCUdeviceptr %s;\n", name[i]
 		else if (how[i] == "card") printf "\tint32_t card_%s;\n\tnvmlDevice %s = NULL;\n", name[i], name[i]
 		else if (how[i] == "in" || how[i] == "out" || how[i] == "opt") printf "\t%s %s%s;\n", ctype(type[i]), name[i], how[i] == "in" ? "" : " = {0}"
 		else printf "\tuint64_t id_%s%s;\n\tvoid *%s = NULL;\n", name[i], how[i] == "made" ? " = 0" : "", name[i]
@@ -178,6 +180,7 @@ function server_function(   i) {
 		if (how[i] == "h" || how[i] == "gone") printf "\tif (%s!object_find(s, KIND_%s, id_%s, &%s))\n\t\treturn CUDA_ERROR_INVALID_HANDLE;\n", (how[i] == "gone" ? "id_" name[i] " < FIRST_HANDLE || " : ""), type[i], name[i], name[i]
 		if (how[i] == "new") printf "\tif (!object_free(KIND_%s, id_%s))\n\t\treturn BROKEN;\n", type[i], name[i]
 		if (how[i] == "addr") printf "\tif (!memory_owns(%s, %s))\n\t\treturn CUDA_ERROR_INVALID_VALUE;\n", name[i], length_of[i]
+		if (how[i] == "rows") printf "\tif (!memory_owns_rows(%s, %s))\n\t\treturn CUDA_ERROR_INVALID_VALUE;\n", name[i], length_of[i]
 	}
 	if (dropped != "") printf "\tif (!memory_begins(%s))\n\t\treturn CUDA_ERROR_INVALID_VALUE;\n", dropped
 	printf "\tif (!driver.%s)\n\t\treturn CUDA_ERROR_NOT_SUPPORTED;\n\tint r = driver.%s(%s);\n\tif (r != CUDA_SUCCESS)\n\t\treturn r;\n", symbol, symbol, passed()
@@ -198,7 +201,7 @@ function server_function(   i) {
 
 # What has no row: calls that server_own.c and server_nvml.c answer, all the same by NAME, BLOCKS, ANSWERS and ASIDE.
 function own_calls(   i, n, list, part) {
-	n = split("goodbye,0,0 lane_end,0,0 lane_context,0,0 retain,0,1 release,0,1 create_context,0,1 destroy_context,0,1 load,0,1 load_again,0,1 function,0,1 global,0,1 launch,0,0 write,0,0 write_large,1,1 read,1,1 fence,0,1 end_copies,1,1 error_text,0,1 nvml_cards,1,1,1 nvml_own_bytes,1,1,1", list, " ")
+	n = split("goodbye,0,0 lane_end,0,0 lane_context,0,0 retain,0,1 release,0,1 create_context,0,1 destroy_context,0,1 load,0,1 load_again,0,1 words,0,1 link,0,1 linked,0,1 pointer,0,1 function,0,1 global,0,1 launch,0,0 write,0,0 write_large,1,1 read,1,1 fence,0,1 end_copies,1,1 error_text,0,1 nvml_cards,1,1,1 nvml_own_bytes,1,1,1", list, " ")
 	for (i = 1; i <= n; i++) {
 		split(list[i], part, ",")
 		owns = owns "\tCALL_" part[1] ",\n"
@@ -227,6 +230,7 @@ BEGIN {
 		how[params] = part[1]; type[params] = ""; length_of[params] = ""
 		if (part[1] == "str" || part[1] == "text" || part[1] == "card") name[params] = part[2]
 		else if (part[1] == "addr") { name[params] = part[2]; length_of[params] = part[3] ", " (n > 3 ? part[4] : 1) }
+		else if (part[1] == "rows") { name[params] = part[2]; length_of[params] = "pitch, width, height, " part[3] }
 		else { type[params] = part[2]; name[params] = part[3] }
 	}
 	if (what == "numbers") {

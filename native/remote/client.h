@@ -8,6 +8,7 @@
 #include "outbox.h"
 
 #define CUDA_ERROR_DEVICE_UNAVAILABLE 46
+#define CUDA_ERROR_FILE_NOT_FOUND 301
 
 /* A call that waits for its answer. */
 struct slot {
@@ -50,19 +51,21 @@ void code_forked(void);
 void contexts_forked(void);
 
 /* Handles that the client makes: small numbers, each in use once. */
-enum handle_kind { KIND_context, KIND_stream, KIND_event, KIND_module, KIND_function, KIND_graph, KIND_exec, KINDS };
+enum handle_kind { KIND_context, KIND_stream, KIND_event, KIND_module, KIND_library, KIND_function, KIND_kernel, KIND_graph, KIND_exec, KINDS };
 #define FIRST_HANDLE 16 /* below are the driver's own: no stream, the legacy one, the thread's own */
 uint64_t handle_make(enum handle_kind kind);
 void handle_free(enum handle_kind kind, uint64_t handle);
 
-/* What the client knows of a function: how its parameters lie in memory. */
+/* What the client knows of a function, or of a library's kernel, which any context can launch: how its parameters lie in memory. */
 #define MOST_PARAMS 4096
 struct function {
 	uint64_t id;
+	bool kernel;
 	uint32_t count, bytes;         /* parameters, and their size all together */
 	struct { uint32_t offset, size; } param[];
 };
-static inline uint64_t id_of_function(CUfunction f) { return f ? ((struct function *)f)->id : 0; }
+static inline uint64_t id_of_function(CUfunction f) { return f && !((struct function *)f)->kernel ? ((struct function *)f)->id : 0; }
+static inline uint64_t id_of_kernel(CUfunction f) { return f && ((struct function *)f)->kernel ? ((struct function *)f)->id : 0; }
 static inline uint64_t id_of(void *handle) { return (uint64_t)(uintptr_t)handle; }
 
 #endif

@@ -176,6 +176,53 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 	return r;
 }
 
+/* The older calls' ways of making one, without what they can say of how much of the card it has. */
+CUresult cuCtxCreate_v3(CUcontext *ctx, void *affinity, int count, unsigned flags, CUdevice dev)
+{
+	(void)affinity;
+	return count ? CUDA_ERROR_NOT_SUPPORTED : cuCtxCreate_v2(ctx, flags, dev);
+}
+CUresult cuCtxCreate_v4(CUcontext *ctx, void *params, unsigned flags, CUdevice dev)
+{
+	return params ? CUDA_ERROR_NOT_SUPPORTED : cuCtxCreate_v2(ctx, flags, dev);
+}
+
+/* ---- addresses ---- */
+
+CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr)
+{
+	struct { uint64_t ptr; int32_t attribute; uint32_t unused; } args = {ptr, attribute, 0};
+	unsigned bytes = pointer_attribute_bytes(attribute);
+	uint64_t value;
+	CUresult r;
+
+	if (!data || !bytes)
+		return data ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+	r = call_sync(CALL_pointer, &args, sizeof args, &value, sizeof value);
+	if (r == CUDA_SUCCESS)
+		memcpy(data, &value, bytes);
+	return r;
+}
+
+/* Of an address that is not the card's this says zeroes, and no error. */
+CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **data, CUdeviceptr ptr)
+{
+	CUresult r = count && attributes && data ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+
+	for (unsigned i = 0; r == CUDA_SUCCESS && i < count; i++) {
+		r = cuPointerGetAttribute(data[i], attributes[i], ptr);
+		if (r == CUDA_ERROR_INVALID_VALUE && data[i]) {
+			memset(data[i], 0, pointer_attribute_bytes(attributes[i]));
+			r = CUDA_SUCCESS;
+		}
+	}
+	return r;
+}
+
+/* A profiler would be beside the card. */
+CUresult cuProfilerStart(void) { return CUDA_SUCCESS; }
+CUresult cuProfilerStop(void) { return CUDA_SUCCESS; }
+
 /* ---- host memory: the program's own; the card does not see it ---- */
 
 CUresult cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags)

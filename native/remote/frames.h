@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define REMOTE_VERSION ((uint64_t)0x454c52454d000000 | 3) /* of the frames and of calls.tab */
+#define REMOTE_VERSION ((uint64_t)0x454c52454d000000 | 4) /* of the frames and of calls.tab */
 #define CHUNK ((uint32_t)4 << 20)                 /* a copy travels in pieces of this size */
 #define MOST_PAYLOAD ((uint32_t)64 << 20)         /* code, above all */
 #define MOST_NAME 4096

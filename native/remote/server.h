@@ -48,6 +48,10 @@ int serve_create_context(struct served *s);
 int serve_destroy_context(struct served *s);
 int serve_load(struct served *s);
 int serve_load_again(struct served *s);
+int serve_words(struct served *s);
+int serve_link(struct served *s);
+int serve_linked(struct served *s);
+int serve_pointer(struct served *s);
 int serve_function(struct served *s);
 int serve_global(struct served *s);
 int serve_launch(struct served *s);
@@ -67,20 +71,22 @@ bool object_set(enum handle_kind kind, uint64_t id, void *real);
 uint64_t object_add(enum handle_kind kind, void *real);
 void object_drop(enum handle_kind kind, uint64_t id);
 
-struct kernel {                 /* how a function's parameters lie in memory; it is its module's */
-	uint64_t module;
+struct kernel {                 /* how a function's parameters lie in memory; it ends with its owner */
+	uint64_t owner;            /* a module, or LIBRARY | a library */
 	uint32_t count, bytes;
 	struct wire_param param[];
 };
-void kernel_set(uint64_t id, struct kernel *k);
-const struct kernel *kernel_of(uint64_t id);
+#define LIBRARY ((uint64_t)1 << 63)
+void kernel_set(enum handle_kind kind, uint64_t id, struct kernel *k); /* KIND_function or KIND_kernel */
+const struct kernel *kernel_of(enum handle_kind kind, uint64_t id);
 
 /* Memory on the card that is the program's: nothing else is copied from or to. */
 void memory_add(struct served *s, CUdeviceptr ptr, uint64_t bytes);
-void memory_add_variable(struct served *s, uint64_t module, CUdeviceptr ptr, uint64_t bytes); /* until the module is unloaded */
+void memory_add_variable(struct served *s, uint64_t owner, CUdeviceptr ptr, uint64_t bytes); /* until the owner is unloaded */
 void memory_drop(CUdeviceptr ptr);
 bool memory_begins(CUdeviceptr ptr);
 bool memory_owns(CUdeviceptr ptr, uint64_t n, unsigned unit);
+bool memory_owns_rows(CUdeviceptr ptr, uint64_t pitch, uint64_t width, uint64_t height, unsigned unit);
 void memory_forget(uint64_t context);
 
 /* The context of a client's thread, and its own stream there. */

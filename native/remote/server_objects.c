@@ -10,8 +10,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct table { void **real; uint64_t size, next; uint64_t *gone; uint64_t free; } tables[KINDS];
 static _Atomic uint64_t contexts_gone; /* counts */
-static struct kernel **kernels; /* by function */
-static uint64_t kernels_size;
+static struct { struct kernel **list; uint64_t size; } kernels[KINDS]; /* by function, and by kernel */
+
+/* What the server names once and for all: the same for the same, and its number is never another's. */
+static bool is_code(enum handle_kind kind) { return kind == KIND_function || kind == KIND_kernel; }
 
 static bool grow(struct table *t, uint64_t index)
 {
@@ -63,17 +65,17 @@ bool object_set(enum handle_kind kind, uint64_t id, void *real)
 	return ok;
 }
 
-/* The handle of an object that the server names: the same for the same. A function's number is never another's. */
+/* The handle of an object that the server names. */
 uint64_t object_add(enum handle_kind kind, void *real)
 {
 	struct table *t = &tables[kind];
 	uint64_t id = 0;
 
 	pthread_mutex_lock(&lock);
-	for (uint64_t i = 0; i < t->next && !id && (kind == KIND_context || kind == KIND_function); i++)
+	for (uint64_t i = 0; i < t->next && !id && (kind == KIND_context || is_code(kind)); i++)
 		if (t->real[i] == real)
 			id = FIRST_HANDLE + i;
-	if (!id && t->free && kind != KIND_function)
+	if (!id && t->free && !is_code(kind))
 		id = t->gone[--t->free];
 	else if (!id && grow(t, t->next))
 		id = FIRST_HANDLE + t->next++;
@@ -83,15 +85,15 @@ uint64_t object_add(enum handle_kind kind, void *real)
 	return id;
 }
 
-static void drop_variables(uint64_t module);
+static void drop_variables(uint64_t owner);
 
-static void drop_kernels(uint64_t module)
+static void drop_kernels(enum handle_kind kind, uint64_t owner)
 {
-	for (uint64_t i = 0; i < kernels_size; i++)
-		if (kernels[i] && kernels[i]->module == module) {
-			free(kernels[i]);
-			kernels[i] = NULL;
-			tables[KIND_function].real[i] = NULL;
+	for (uint64_t i = 0; i < kernels[kind].size; i++)
+		if (kernels[kind].list[i] && kernels[kind].list[i]->owner == owner) {
+			free(kernels[kind].list[i]);
+			kernels[kind].list[i] = NULL;
+			tables[kind].real[i] = NULL;
 		}
 }
 
@@ -105,9 +107,11 @@ void object_drop(enum handle_kind kind, uint64_t id)
 		*e = NULL;
 		if (id - FIRST_HANDLE < t->next)
 			t->gone[t->free++] = id;
-		if (kind == KIND_module) {
-			drop_kernels(id);
-			drop_variables(id);
+		if (kind == KIND_module || kind == KIND_library) {
+			uint64_t owner = kind == KIND_library ? LIBRARY | id : id;
+			drop_kernels(KIND_function, owner);
+			drop_kernels(KIND_kernel, owner);
+			drop_variables(owner);
 		}
 		if (kind == KIND_context)
 			atomic_fetch_add(&contexts_gone, 1);
@@ -115,30 +119,30 @@ void object_drop(enum handle_kind kind, uint64_t id)
 	pthread_mutex_unlock(&lock);
 }
 
-void kernel_set(uint64_t id, struct kernel *k)
+void kernel_set(enum handle_kind kind, uint64_t id, struct kernel *k)
 {
 	pthread_mutex_lock(&lock);
 	uint64_t at = id - FIRST_HANDLE;
-	if (at >= kernels_size) {
-		uint64_t size = tables[KIND_function].size;
-		struct kernel **more = realloc(kernels, size * sizeof *more);
+	if (at >= kernels[kind].size) {
+		uint64_t size = tables[kind].size;
+		struct kernel **more = realloc(kernels[kind].list, size * sizeof *more);
 		if (more) {
-			memset(more + kernels_size, 0, (size - kernels_size) * sizeof *more);
-			kernels = more;
-			kernels_size = size;
+			memset(more + kernels[kind].size, 0, (size - kernels[kind].size) * sizeof *more);
+			kernels[kind].list = more;
+			kernels[kind].size = size;
 		}
 	}
-	if (at < kernels_size && !kernels[at])
-		kernels[at] = k;
+	if (at < kernels[kind].size && !kernels[kind].list[at])
+		kernels[kind].list[at] = k;
 	else
 		free(k);
 	pthread_mutex_unlock(&lock);
 }
 
-/* Only the thread that reads calls asks, and only it unloads modules. */
-const struct kernel *kernel_of(uint64_t id)
+/* Only the thread that reads calls asks, and only it unloads what owns them. */
+const struct kernel *kernel_of(enum handle_kind kind, uint64_t id)
 {
-	return id >= FIRST_HANDLE && id - FIRST_HANDLE < kernels_size ? kernels[id - FIRST_HANDLE] : NULL;
+	return id >= FIRST_HANDLE && id - FIRST_HANDLE < kernels[kind].size ? kernels[kind].list[id - FIRST_HANDLE] : NULL;
 }
 
 /* ---- the program's threads ---- */
@@ -236,7 +240,7 @@ bool object_find(struct served *s, enum handle_kind kind, uint64_t id, void **re
 
 /* ---- memory: sorted by address ---- */
 
-static struct range { uint64_t at, bytes, context, module; } *ranges; /* module: whose variable it is, or 0 */
+static struct range { uint64_t at, bytes, context, owner; } *ranges; /* owner: whose variable it is, or 0 */
 static size_t ranges_count, ranges_most;
 
 /* The first range that begins after an address. */
@@ -256,7 +260,7 @@ static size_t after(uint64_t at)
 
 void memory_add(struct served *s, CUdeviceptr ptr, uint64_t bytes) { memory_add_variable(s, 0, ptr, bytes); }
 
-void memory_add_variable(struct served *s, uint64_t module, CUdeviceptr ptr, uint64_t bytes)
+void memory_add_variable(struct served *s, uint64_t owner, CUdeviceptr ptr, uint64_t bytes)
 {
 	if (!ptr || bytes > UINT64_MAX - ptr)
 		return;
@@ -274,7 +278,7 @@ void memory_add_variable(struct served *s, uint64_t module, CUdeviceptr ptr, uin
 		ranges[i - 1].bytes = bytes; /* asked for again */
 	} else if (ranges_count < ranges_most) {
 		memmove(ranges + i + 1, ranges + i, (ranges_count - i) * sizeof *ranges);
-		ranges[i] = (struct range){ptr, bytes, lane_context(s->lane), module};
+		ranges[i] = (struct range){ptr, bytes, lane_context(s->lane), owner};
 		ranges_count++;
 	}
 	pthread_mutex_unlock(&lock);
@@ -313,6 +317,17 @@ bool memory_owns(CUdeviceptr ptr, uint64_t n, unsigned unit)
 	return ok;
 }
 
+/* From the first byte of the first row to the last of the last; rows follow each other, so that there are no more than bytes. */
+bool memory_owns_rows(CUdeviceptr ptr, uint64_t pitch, uint64_t width, uint64_t height, unsigned unit)
+{
+	uint64_t row, before;
+
+	if (!height)
+		return memory_owns(ptr, 0, 1);
+	return !__builtin_mul_overflow(width, (uint64_t)unit, &row) && (height == 1 || (pitch && pitch >= row)) &&
+		!__builtin_mul_overflow(pitch, height - 1, &before) && !__builtin_add_overflow(row, before, &row) && memory_owns(ptr, row, 1);
+}
+
 void memory_forget(uint64_t context)
 {
 	size_t left = 0;
@@ -326,12 +341,12 @@ void memory_forget(uint64_t context)
 }
 
 /* Under the lock. */
-static void drop_variables(uint64_t module)
+static void drop_variables(uint64_t owner)
 {
 	size_t left = 0;
 
 	for (size_t i = 0; i < ranges_count; i++)
-		if (ranges[i].module != module)
+		if (ranges[i].owner != owner)
 			ranges[left++] = ranges[i];
 	ranges_count = left;
 }

@@ -38,7 +38,7 @@ static unsigned asked_count;
 
 static void cached(void)
 {
-	int n[1];
+	int n[1], capability[2];
 	char text[64];
 	CUdevice dev[1];
 	CUuuid uuid[1];
@@ -62,6 +62,8 @@ static void cached(void)
 		EQUAL(uuid[0].bytes[15], 0x20 + d);
 		ONCE(cuDeviceGetPCIBusId, text, text, sizeof text, d);
 		EQUAL(text[6], '0' + d);
+		ONCE(cuDeviceComputeCapability, capability, &capability[0], &capability[1], d);
+		EQUAL(capability[1], d);
 		ONCE(cuDeviceGetAttribute, n, n, 75, d);
 		EQUAL(n[0], 75000 + d);
 		ONCE(cuDeviceGetAttribute, n, n, 41, d);

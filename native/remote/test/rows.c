@@ -85,6 +85,16 @@ static void devices(void)
 		SAY("%u %d", flags, n);
 	}
 	CALL(cuDeviceGetPCIBusId, text, 64, 2);
+	CALL(cuDeviceGetByPCIBusId, &dev, "0000:11:00.0");
+	SAY("%d", dev);
+	CALL(cuDeviceGetByPCIBusId, &dev, "nowhere");
+	for (int i = 0; i < 3; i++) {
+		int minor = 9;
+		CALL(cuDeviceComputeCapability, &n, &minor, i);
+		SAY("%d %d", n, minor);
+	}
+	CALL(cuProfilerStart);
+	CALL(cuProfilerStop);
 	CALL(cuDeviceCanAccessPeer, &n, 1, 1);
 	SAY("%d", n);
 	for (int error = 0; error < 3; error++) {
@@ -141,6 +151,15 @@ static void contexts(void)
 	}
 	SAY("%d", now == other);
 	CALL(cuCtxPushCurrent_v2, other);
+	CALL(cuCtxGetDevice, &dev);
+	SAY("%d", dev);
+	CALL(cuCtxSetFlags, 8);
+	CALL(cuCtxGetFlags, &u);
+	SAY("%u", u);
+	CALL(cuCtxDestroy_v2, other);
+	CALL(cuCtxCreate_v3, &other, NULL, 0, 0, 1);
+	CALL(cuCtxDestroy_v2, other);
+	CALL(cuCtxCreate_v4, &other, NULL, 0, 1);
 	CALL(cuCtxGetDevice, &dev);
 	SAY("%d", dev);
 	CALL(cuCtxDestroy_v2, other);
@@ -200,7 +219,229 @@ static struct code modules(void)
 	CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, &n, c.add, 0, 4096);
 	CALL(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, &n, c.add, 64, 8192, 1);
 	SAY("%d", n);
+	CALL(cuOccupancyAvailableDynamicSMemPerBlock, &bytes, c.add, 3, 64);
+	SAY("%zu", bytes);
+	CALL(cuOccupancyAvailableDynamicSMemPerBlock, &bytes, c.add, 0, 64);
 	return c;
+}
+
+/* A file with text, whose name both sides note. */
+static const char *file_with(const char *text)
+{
+	static const char name[] = "code.ptx";
+	FILE *f;
+
+	CHECK(chdir(check_root) == 0);
+	CHECK((f = fopen(name, "w")) && fputs(text, f) >= 0 && fclose(f) == 0);
+	return name;
+}
+
+/* A log of the least length, and one that has what was said. */
+struct logs { char info[64], error[8]; int options[5]; void *values[5]; };
+
+static void begin_logs(struct logs *l)
+{
+	static const int options[] = {0, 3, 4, 5, 6};
+
+	memcpy(l->options, options, sizeof options);
+	memset(l->info, 'x', sizeof l->info);
+	memset(l->error, 'x', sizeof l->error);
+	*l->info = *l->error = 0;
+	l->values[0] = (void *)40;
+	l->values[1] = l->info;
+	l->values[2] = (void *)sizeof l->info;
+	l->values[3] = l->error;
+	l->values[4] = (void *)sizeof l->error;
+}
+#define SAY_LOGS(l) SAY("%s, %s", (l).info, (l).error)
+
+static void compiler(void)
+{
+	struct logs l;
+	CUmodule mod;
+	CUdeviceptr p;
+	void *state = NULL, *code;
+	char text[256];
+	size_t bytes = 9;
+
+	CALL(cuModuleLoad, &mod, file_with(".version 8.2"));
+	CALL(cuModuleGetGlobal_v2, &p, &bytes, mod, "text");
+	SAY("%zu", bytes);
+	CALL(cuModuleUnload, mod);
+	CALL(cuModuleLoad, &mod, "no such file");
+	begin_logs(&l);
+	CALL(cuModuleLoadDataEx, &mod, (void *)".version 8.1", 5, l.options, l.values);
+	SAY_LOGS(l);
+	CALL(cuModuleUnload, mod);
+	begin_logs(&l);
+	CALL(cuModuleLoadDataEx, &mod, (void *)".version 8.1 with a mistake", 5, l.options, l.values);
+	SAY_LOGS(l); /* as much of it as there is room for */
+
+	begin_logs(&l);
+	CALL(cuLinkCreate_v2, 5, l.options, l.values, &state);
+	CALL(cuLinkAddData_v2, state, 1, (void *)".version 8.3", 12, "first", 0, NULL, NULL);
+	CALL(cuLinkAddData_v2, state, 3, (void *)"an object", 10, NULL, 0, NULL, NULL);
+	CALL(cuLinkAddFile_v2, state, 1, file_with(".version 8.2"), 0, NULL, NULL);
+	CALL(cuLinkAddFile_v2, state, 1, "no such file", 0, NULL, NULL);
+	CALL(cuLinkComplete, state, &code, &bytes);
+	SAY("%zu %s", bytes, (char *)code + 64);
+	SAY_LOGS(l);
+	CALL(cuModuleLoadData, &mod, code);
+	CALL(cuModuleUnload, mod);
+	memcpy(text, code, sizeof text < bytes ? sizeof text : bytes); /* until it is destroyed */
+	CALL(cuLinkDestroy, state);
+
+	begin_logs(&l); /* without a log of what went right */
+	CALL(cuLinkCreate_v2, 2, l.options + 3, l.values + 3, &state);
+	((fn_cuLinkAddData_v2)find("cuLinkAddData_v2"))(state, 1, (void *)".version with a mistake", 24, NULL, 0, NULL, NULL);
+	if (strstr(getenv("SIDE"), "far")) /* here it is not seen before the end */
+		EQUAL(((fn_cuLinkComplete)find("cuLinkComplete"))(state, &code, &bytes), 218);
+	SAY_LOGS(l);
+	CALL(cuLinkDestroy, state);
+}
+
+static void library_of(void)
+{
+	CUfunction kernel, same, fn;
+	CUmodule lib, other;
+	CUdeviceptr p, sum, one;
+	size_t bytes = 9, offset = 9;
+	int n = 9;
+	int64_t numbers[] = {5, 6};
+	void *params[] = {&sum, &one, &n};
+
+	CALL(cuLibraryLoadData, &lib, (void *)".version 8.4", NULL, NULL, 0, NULL, NULL, 0);
+	CALL(cuLibraryLoadFromFile, &other, file_with(".version 8.25"), NULL, NULL, 0, NULL, NULL, 0);
+	CALL(cuLibraryLoadFromFile, &other, "no such file", NULL, NULL, 0, NULL, NULL, 0);
+	CALL(cuLibraryGetGlobal, &p, &bytes, other, "text");
+	SAY("%zu", bytes);
+	say_bytes(p, bytes);
+	CALL(cuLibraryGetGlobal, &p, &bytes, lib, "nothing");
+	CALL(cuLibraryGetKernel, &kernel, lib, "none");
+	CALL(cuLibraryGetKernel, &kernel, lib, "add");
+	CALL(cuLibraryGetKernel, &same, lib, "add");
+	SAY("%d", same == kernel);
+	CALL(cuKernelGetFunction, &fn, kernel);
+	SAY("%d", fn == kernel);
+	for (size_t i = 0; i < 4; i++) {
+		CALL(cuKernelGetParamInfo, kernel, i, &offset, &bytes);
+		SAY("%zu %zu", offset, bytes);
+	}
+	for (int dev = 0; dev < 2; dev++) {
+		CALL(cuKernelSetAttribute, 8, 64, kernel, dev);
+		CALL(cuKernelGetAttribute, &n, 8, kernel, dev);
+		SAY("%d", n);
+		CALL(cuKernelSetCacheConfig, kernel, 1, dev);
+		CALL(cuKernelGetAttribute, &n, 100, kernel, dev);
+		SAY("%d", n);
+	}
+	CALL(cuMemAlloc_v2, &sum, sizeof numbers);
+	CALL(cuMemAlloc_v2, &one, sizeof numbers);
+	CALL(cuMemcpyHtoD_v2, sum, numbers, sizeof numbers);
+	CALL(cuMemcpyHtoD_v2, one, numbers, sizeof numbers);
+	n = 2;
+	CALL(cuLaunchKernel, kernel, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
+	CALL(cuLaunchKernel, fn, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
+	say_bytes(sum, sizeof numbers);
+	CALL(cuMemFree_v2, sum);
+	CALL(cuMemFree_v2, one);
+	CALL(cuLibraryUnload, other);
+	CALL(cuLibraryUnload, lib);
+	if (strstr(getenv("SIDE"), "far")) { /* what was the library's is gone, and one is not taken for the other */
+		EQUAL(((fn_cuLaunchKernel)find("cuLaunchKernel"))(kernel, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL), CUDA_SUCCESS);
+		EQUAL(((fn_cuCtxSynchronize)find("cuCtxSynchronize"))(), CUDA_ERROR_INVALID_HANDLE);
+		EQUAL(((fn_cuFuncGetAttribute)find("cuFuncGetAttribute"))(&n, 4, kernel), CUDA_ERROR_INVALID_HANDLE);
+		EQUAL(((fn_cuKernelGetAttribute)find("cuKernelGetAttribute"))(&n, 4, fn, 0), CUDA_ERROR_INVALID_HANDLE);
+	}
+}
+
+static void boxes(void)
+{
+	enum { PITCH = 40, ROWS_OF = 6, PLANES = 3, ALL = PITCH * ROWS_OF * PLANES };
+	unsigned char mine[ALL], back[ALL];
+	static const int attributes[] = {2, 8, 9, 12};
+	unsigned kind = 9, managed = 9;
+	size_t bytes = 9;
+	int dev = 9;
+	void *answers[] = {&kind, &managed, &dev, &bytes};
+	CUdeviceptr a, b, on_card = 0;
+	CUcontext ctx, now;
+	CUstream stream;
+
+	CALL(cuMemAlloc_v2, &a, ALL);
+	CALL(cuMemAlloc_v2, &b, ALL);
+	CALL(cuStreamCreate, &stream, 1);
+	CALL(cuMemsetD8_v2, a, 0, ALL);
+	CALL(cuMemsetD8_v2, b, 0, ALL);
+	CALL(cuMemsetD2D8_v2, a + 1, PITCH, 7, 3, 2);
+	CALL(cuMemsetD2D16_v2, a + 4, PITCH, 0x102, 3, 2);
+	CALL(cuMemsetD2D32_v2, a + 12, PITCH, 0x3040506, 1, 2);
+	CALL(cuMemsetD2D8Async, a + 16, PITCH, 8, 3, 2, stream);
+	CALL(cuMemsetD2D16Async, a + 20, PITCH, 0x708, 1, 2, stream);
+	CALL(cuMemsetD2D32Async, a + 24, PITCH, 0x9, 1, 2, stream);
+	THREAD(cuMemsetD2D8Async, a + 28, PITCH, 10, 1, 2, stream);
+	THREAD(cuMemsetD2D16Async, a + 30, PITCH, 11, 1, 2, stream);
+	THREAD(cuMemsetD2D32Async, a + 32, PITCH, 12, 1, 2, stream);
+	CALL(cuStreamSynchronize, stream);
+	say_bytes(a, 36);
+	say_bytes(a + PITCH, 36);
+	for (int i = 0; i < ALL; i++)
+		mine[i] = (unsigned char)(i * 3 + 1);
+
+	/* to the card, there, and back: parts of rows, whole rows, rows far apart */
+	for (size_t width = 4; width <= PITCH; width += 18) {
+		CUcopy2D to = {.src = {.x = width == PITCH ? 0 : 2, .y = 1, .type = CU_MEMORY_HOST, .host = mine, .pitch = PITCH},
+			.dst = {.type = CU_MEMORY_DEVICE, .device = a, .pitch = PITCH}, .width = width, .height = 4};
+		CUcopy2D there = {.src = to.dst, .dst = {.y = 2, .type = CU_MEMORY_DEVICE, .device = b, .pitch = PITCH}, .width = width, .height = 4};
+		CUcopy2D from = {.src = there.dst, .dst = {.type = CU_MEMORY_HOST, .host = back, .pitch = PITCH}, .width = width, .height = 4};
+		memset(back, 0, sizeof back);
+		CALL(cuMemcpy2D_v2, &to);
+		CALL(cuMemcpy2DAsync_v2, &there, stream);
+		CALL(cuStreamSynchronize, stream);
+		CALL(cuMemcpy2DUnaligned_v2, &from);
+		for (int i = 0; i < ALL; i++)
+			fprintf(notes, i % 36 ? " %02x" : "\n %02x", back[i]);
+		fputc('\n', notes);
+		THREAD(cuMemcpy2DAsync_v2, &from, NULL);
+		from.height = 0;
+		CALL(cuMemcpy2D_v2, &from);
+		from.height = 2;
+		from.src.pitch = width - 1;
+		CALL(cuMemcpy2D_v2, &from);
+		from.src.type = CU_MEMORY_ARRAY;
+		CALL(cuMemcpy2D_v2, &from);
+	}
+	for (int i = 0; i < 3; i++) {
+		size_t width = i == 2 ? PITCH : 30, height = i ? ROWS_OF : 4;
+		CUcopy3D to = {.src = {.type = CU_MEMORY_HOST, .host = mine, .pitch = PITCH, .height = ROWS_OF},
+			.dst = {.x = i == 2 ? 0 : 3, .y = i ? 0 : 1, .type = CU_MEMORY_DEVICE, .device = a, .pitch = PITCH, .height = ROWS_OF}, .width = width, .height = height, .depth = PLANES};
+		CUcopy3D from = {.src = to.dst, .dst = {.type = CU_MEMORY_HOST, .host = back, .pitch = PITCH, .height = ROWS_OF}, .width = width, .height = height, .depth = PLANES};
+		memset(back, 0, sizeof back);
+		CALL(cuMemcpy3D_v2, &to);
+		CALL(cuMemcpy3DAsync_v2, &from, stream);
+		for (int j = 0; j < ALL; j++)
+			fprintf(notes, j % 36 ? " %02x" : "\n %02x", back[j]);
+		fputc('\n', notes);
+		THREAD(cuMemcpy3DAsync_v2, &to, NULL);
+	}
+
+	CALL(cuPointerGetAttributes, 4, (int *)attributes, answers, a + 7);
+	SAY("%u %u %d %zu", kind, managed, dev, bytes);
+	CALL(cuPointerGetAttributes, 4, (int *)attributes, answers, 4096);
+	SAY("%u %u %d %zu", kind, managed, dev, bytes);
+	CALL(cuPointerGetAttribute, &on_card, 3, a + 7);
+	SAY("%d", on_card == a + 7);
+	CALL(cuPointerGetAttribute, &on_card, 11, a + 7);
+	SAY("%d", on_card == a);
+	CALL(cuPointerGetAttribute, &ctx, 1, a);
+	CALL(cuCtxGetCurrent, &now);
+	SAY("%d", ctx == now);
+	CALL(cuPointerGetAttribute, &kind, 2, 4096);
+	CALL(cuPointerGetAttribute, &kind, 5, a); /* not carried */
+	CALL(cuStreamDestroy_v2, stream);
+	CALL(cuMemFree_v2, a);
+	CALL(cuMemFree_v2, b);
+	CALL(cuCtxSynchronize);
 }
 
 #define BYTES 4096
@@ -316,6 +557,15 @@ static void launches(const struct code *code)
 	THREAD(cuLaunchKernel, code->add, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
 	CALL(cuLaunchCooperativeKernel, code->add, 1, 1, 1, 1, 1, 1, 0, stream, params);
 	THREAD(cuLaunchCooperativeKernel, code->add, 1, 1, 1, 1, 1, 1, 0, NULL, params);
+	CUlaunchAttribute attrs[] = {{.id = 4, .value = {2}}, {.id = 0}, {.id = 8, .value = {3}}};
+	CUlaunchConfig config = {.grid = {1, 2, 3}, .block = {4, 5, 6}, .shared_bytes = 7, .stream = stream, .attrs = attrs, .num_attrs = 3};
+	CALL(cuLaunchKernelEx, &config, code->add, params, NULL);
+	CALL(cuFuncGetAttribute, &n, 101, code->add);
+	SAY("%d", n);
+	n = 4;
+	config.stream = NULL;
+	config.num_attrs = 0;
+	THREAD(cuLaunchKernelEx, &config, code->add, params, NULL);
 	if (strstr(getenv("SIDE"), "far")) /* the tests' driver does not unpack */
 		noted("cuLaunchKernel", ((fn_cuLaunchKernel)find("cuLaunchKernel"))(code->add, 1, 1, 1, 1, 1, 1, 0, urgent, NULL, extra));
 	else
@@ -335,6 +585,8 @@ static void launches(const struct code *code)
 	SAY("%d", ms >= 300);
 	THREAD(cuStreamWaitEvent, NULL, last, 0);
 	THREAD(cuEventRecord, first, NULL);
+	CALL(cuEventRecordWithFlags, first, urgent, 1);
+	THREAD(cuEventRecordWithFlags, first, NULL, 0);
 	CALL(cuEventSynchronize, first);
 	CALL(cuStreamSynchronize, urgent);
 	CALL(cuEventDestroy_v2, first);
@@ -374,6 +626,8 @@ static void graphs(const struct code *code)
 		SAY("%d", status);
 		CALL(cuGraphInstantiateWithFlags, &exec, graph, 0);
 		CALL(cuGraphDestroy, graph);
+		CALL(cuGraphUpload, exec, stream);
+		THREAD(cuGraphUpload, exec, NULL);
 		if (i)
 			THREAD(cuGraphLaunch, exec, stream);
 		else
@@ -498,7 +752,10 @@ static void call_all(const char *folder)
 	devices();
 	contexts();
 	code = modules();
+	compiler();
+	library_of();
 	memory();
+	boxes();
 	launches(&code);
 	graphs(&code);
 	lookup();
