@@ -129,9 +129,13 @@ function nvml_function(   i, ins) {
 	print "\treturn r;\n}\n"
 }
 
-# The second symbol: stream 0 is the thread's own.
+# The second symbol: stream 0 is the thread's own. A call without a stream is the one with the thread's.
 function thread_function(   i, s) {
 	if (thread == "-") return
+	if (with_stream != "") {
+		printf "CUresult %s_%s(%s)\n{\n\treturn %s(%s, (void *)CU_STREAM_PER_THREAD);\n}\n\n", symbol, thread, signature(), with_stream, arguments()
+		return
+	}
 	for (i = 1; i <= params; i++)
 		s = s (i > 1 ? ", " : "") (type[i] == "stream" ? "own_stream(" name[i] ")" : type[i] == "launch" ? "(CUlaunchConfig[]){own_launch(" name[i] ")}" : name[i])
 	printf "CUresult %s_%s(%s)\n{\n\treturn %s(%s);\n}\n\n", symbol, thread, signature(), symbol, s
@@ -219,7 +223,8 @@ BEGIN {
 }
 /^#/ || NF == 0 { next }
 {
-	symbol = $1; since = $2; thread = $3; mode = $4; nvml = symbol ~ /^nvml/
+	symbol = $1; since = $2; thread = $3; with_stream = ""; mode = $4; nvml = symbol ~ /^nvml/
+	if (split(thread, part, ":") == 2) { thread = part[1]; with_stream = part[2] }
 	params = 0; added = dropped = cached_if = ""
 	for (f = 5; f <= NF; f++) {
 		n = split($f, part, ":")

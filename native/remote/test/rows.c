@@ -25,9 +25,10 @@ static int noted(const char *name, int r)
 	return r;
 }
 
-/* A call by the name of its row; THREAD is its second symbol. */
+/* A call by the name of its row; THREAD and OWN are second symbols. */
 #define CALL(name, ...) noted(#name, ((fn_##name)find(#name))(__VA_ARGS__))
 #define THREAD(name, ...) noted(#name "_ptsz", ((fn_##name)find(#name "_ptsz"))(__VA_ARGS__))
+#define OWN(name, ...) noted(#name "_ptds", ((fn_##name)find(#name "_ptds"))(__VA_ARGS__))
 #define SAY(...) (fprintf(notes, "  " __VA_ARGS__), fputc('\n', notes))
 
 /* What is on the card, as text. */
@@ -383,6 +384,9 @@ static void boxes(void)
 	THREAD(cuMemsetD2D16Async, a + 30, PITCH, 11, 1, 2, stream);
 	THREAD(cuMemsetD2D32Async, a + 32, PITCH, 12, 1, 2, stream);
 	CALL(cuStreamSynchronize, stream);
+	OWN(cuMemsetD2D8_v2, a + 34, PITCH, 13, 1, 2);
+	OWN(cuMemsetD2D16_v2, a + 36, PITCH, 14, 1, 2);
+	OWN(cuMemsetD2D32_v2, a + 36, PITCH, 0x15, 1, 1);
 	say_bytes(a, 36);
 	say_bytes(a + PITCH, 36);
 	for (int i = 0; i < ALL; i++)
@@ -403,6 +407,8 @@ static void boxes(void)
 			fprintf(notes, i % 36 ? " %02x" : "\n %02x", back[i]);
 		fputc('\n', notes);
 		THREAD(cuMemcpy2DAsync_v2, &from, NULL);
+		OWN(cuMemcpy2D_v2, &to);
+		OWN(cuMemcpy2DUnaligned_v2, &from);
 		from.height = 0;
 		CALL(cuMemcpy2D_v2, &from);
 		from.height = 2;
@@ -423,6 +429,7 @@ static void boxes(void)
 			fprintf(notes, j % 36 ? " %02x" : "\n %02x", back[j]);
 		fputc('\n', notes);
 		THREAD(cuMemcpy3DAsync_v2, &to, NULL);
+		OWN(cuMemcpy3D_v2, &from);
 	}
 
 	CALL(cuPointerGetAttributes, 4, (int *)attributes, answers, a + 7);
@@ -496,6 +503,14 @@ static void memory(void)
 	THREAD(cuMemcpyDtoHAsync_v2, back, b + 1, 32, NULL);
 	THREAD(cuStreamSynchronize, NULL);
 	SAY("%02x %02x %02x %02x", back[2], back[3], back[9], back[31]);
+
+	OWN(cuMemsetD8_v2, a, 21, 40);
+	OWN(cuMemsetD16_v2, a + 2, 0x1617, 3);
+	OWN(cuMemsetD32_v2, a + 12, 0x18191a1b, 2);
+	OWN(cuMemcpyHtoD_v2, a + 20, mine + 50, 7);
+	OWN(cuMemcpyDtoD_v2, b, a, 40);
+	OWN(cuMemcpyDtoH_v2, back, b, 40);
+	SAY("%02x %02x %02x %02x %02x", back[0], back[3], back[13], back[22], back[39]);
 
 	CALL(cuMemAllocAsync, &c, BYTES, stream);
 	CALL(cuMemsetD8Async, c, 5, BYTES, stream);
