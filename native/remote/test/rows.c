@@ -276,7 +276,7 @@ static void compiler(void)
 	CALL(cuModuleUnload, mod);
 	begin_logs(&l);
 	CALL(cuModuleLoadDataEx, &mod, (void *)".version 8.1 with a mistake", 5, l.options, l.values);
-	SAY_LOGS(l); /* as much of it as there is room for */
+	SAY_LOGS(l); /* as much of it as the buffer holds */
 
 	begin_logs(&l);
 	CALL(cuLinkCreate_v2, 5, l.options, l.values, &state);
