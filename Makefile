@@ -196,8 +196,10 @@ generate: ## Write the generated files again (CRDs, deep copies)
 
 # In this order: what says most in little time comes first.
 PARTS = build verify lint test-unit test-tools test-install test-platforms test-sandbox test-native test-e2e test-web test-clients test-migration
-# What builds or starts much that is not Elastic's; each is a target of its own. test-rights reads what the others did.
-SLOW_PARTS = test-sanitizers test-operators test-prometheus test-kueue-part test-images test-node test-rights
+# What builds or starts much that is not Elastic's; each is a target of its own. Of two at the same time one mostly waits.
+# test-rights reads what the others did.
+AT_ONCE = test-operators+test-prometheus test-images+test-node
+SLOW_PARTS = test-sanitizers $(AT_ONCE) test-kueue-part test-rights
 
 .PHONY: test
 test: ## Run the tests and checks; a quarter of an hour once it is built. Prints what each part took, and leaves nothing running or mounted
@@ -208,6 +210,13 @@ test: ## Run the tests and checks; a quarter of an hour once it is built. Prints
 test-all: ## The same and the slow parts: sanitizers, operators, Kueue's suites, images, a real node. What CI runs
 	@tools/parts.sh $(PARTS) $(SLOW_PARTS)
 	@echo "all checks passed"
+
+# Each in a make of its own, since what is compiled otherwise depends on the goal.
+.PHONY: $(AT_ONCE)
+$(AT_ONCE): build
+	@$(MAKE) -j2 $(addprefix alone/,$(subst +, ,$@))
+alone/%:
+	@$(MAKE) --no-print-directory -j1 $*
 
 .PHONY: test-quick
 test-quick: ## What an edit most likely breaks: formatting, vet, the tests that need no cluster, the long ones shorter. Says how long it took
