@@ -93,8 +93,8 @@ for part in "$@"; do
   [ "$part" != build ] || built=BUILT=1
 done
 
-printf '\n%-16s seconds\n' part
-for i in "${!names[@]}"; do printf '%-16s %7d\n' "${names[i]}" "${took[i]}"; done
-printf '%-16s %7d\n' all $((SECONDS - began))
+printf '\n%-32s seconds\n' part
+for i in "${!names[@]}"; do printf '%-32s %7d\n' "${names[i]}" "${took[i]}"; done
+printf '%-32s %7d\n' all $((SECONDS - began))
 [ "$status" -eq 0 ] || echo "${names[-1]} failed" >&2
 exit "$status"
