@@ -180,6 +180,7 @@ function server_nvml_function(   i) {
 }
 function server_function(   i) {
 	server_reads()
+	if (only != "") printf "\tif (!(%s))\n\t\treturn CUDA_ERROR_NOT_SUPPORTED;\n", only
 	for (i = 1; i <= params; i++) {
 		if (how[i] == "h" || how[i] == "gone") printf "\tif (%s!object_find(s, KIND_%s, id_%s, &%s))\n\t\treturn CUDA_ERROR_INVALID_HANDLE;\n", (how[i] == "gone" ? "id_" name[i] " < FIRST_HANDLE || " : ""), type[i], name[i], name[i]
 		if (how[i] == "new") printf "\tif (!object_free(KIND_%s, id_%s))\n\t\treturn BROKEN;\n", type[i], name[i]
@@ -225,12 +226,13 @@ BEGIN {
 {
 	symbol = $1; since = $2; thread = $3; with_stream = ""; mode = $4; nvml = symbol ~ /^nvml/
 	if (split(thread, part, ":") == 2) { thread = part[1]; with_stream = part[2] }
-	params = 0; added = dropped = cached_if = ""
+	params = 0; added = dropped = cached_if = only = ""
 	for (f = 5; f <= NF; f++) {
 		n = split($f, part, ":")
 		if (part[1] == "+mem") { added = part[2]; added_bytes = part[3]; continue }
 		if (part[1] == "-mem") { dropped = part[2]; continue }
 		if (part[1] == "+if") { cached_if = part[2]; continue }
+		if (part[1] == "+only") { only = part[2]; continue }
 		params++
 		how[params] = part[1]; type[params] = ""; length_of[params] = ""
 		if (part[1] == "str" || part[1] == "text" || part[1] == "card") name[params] = part[2]

@@ -94,6 +94,8 @@ int serve_create_context(struct served *s)
 
 	GET(args);
 	DONE();
+	if (!context_flags_carried(args.flags))
+		return CUDA_ERROR_NOT_SUPPORTED;
 	r = driver.cuCtxCreate_v2(&real, args.flags, args.dev);
 	if (r == CUDA_SUCCESS)
 		driver.cuCtxPopCurrent_v2(&before);

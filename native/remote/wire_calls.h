@@ -5,6 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Flags of a context that are carried: not those with which the driver writes core dumps, and opens pipes, where the server runs. */
+static inline bool context_flags_carried(unsigned flags) { return !(flags & ~0x9fu); }
+
 /* Options of the compiler, by the driver's numbers. */
 enum { JIT_MAX_REGISTERS, JIT_INFO_LOG = 3, JIT_INFO_LOG_SIZE, JIT_ERROR_LOG, JIT_ERROR_LOG_SIZE, JIT_OPTIMIZATION, JIT_FROM_CONTEXT, JIT_TARGET, JIT_FALLBACK, JIT_DEBUG_INFO, JIT_VERBOSE, JIT_LINE_INFO, JIT_CACHE_MODE };
 /* Those whose value is a number. */

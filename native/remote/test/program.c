@@ -15,6 +15,7 @@ static void calls(void)
 	size_t bytes = 0, total = 0, offset;
 	char name[8];
 	const char *words;
+	enum { COREDUMP = 0x20, USER_COREDUMP = 0x40 };
 	CUcontext ctx = NULL, other;
 	CUdeviceptr p;
 	CUfunction f;
@@ -37,6 +38,10 @@ static void calls(void)
 	EQUAL(cuMemGetInfo_v2(&bytes, &total), CUDA_SUCCESS);
 	CHECK(bytes > 0 && total > bytes);
 	EQUAL(cuCtxGetCurrent(&ctx), CUDA_SUCCESS);
+	/* the server writes nobody's core dumps */
+	EQUAL(cuCtxCreate_v2(&other, COREDUMP, 0), CUDA_ERROR_NOT_SUPPORTED);
+	EQUAL(cuCtxSetFlags(COREDUMP), CUDA_ERROR_NOT_SUPPORTED);
+	EQUAL(cuDevicePrimaryCtxSetFlags_v2(0, 4 | USER_COREDUMP), CUDA_ERROR_NOT_SUPPORTED);
 	EQUAL(cuCtxCreate_v2(&other, 0, 1), CUDA_SUCCESS);
 	CHECK(other && other != ctx);
 	EQUAL(cuCtxGetDevice(&value), CUDA_SUCCESS);
