@@ -202,7 +202,7 @@ AT_ONCE = test-operators+test-prometheus test-images+test-node
 SLOW_PARTS = test-sanitizers $(AT_ONCE) test-kueue-part test-rights
 
 .PHONY: test
-test: ## Run the tests and checks; a quarter of an hour once it is built. Prints what each part took, and leaves nothing running or mounted
+test: ## Run the tests and checks; the first time 50 minutes on two cores, downloads and builds included. Prints what each part took, and leaves nothing running or mounted
 	@tools/parts.sh $(PARTS)
 	@echo "all checks passed"
 
@@ -214,8 +214,8 @@ test-all: ## The same and the slow parts: sanitizers, operators, Kueue's suites,
 # Each in a make of its own, since what is compiled otherwise depends on the goal.
 .PHONY: $(AT_ONCE)
 $(AT_ONCE): build
-	@$(MAKE) -j2 $(addprefix alone/,$(subst +, ,$@))
-alone/%:
+	@$(MAKE) -j2 $(addprefix in-own-make/,$(subst +, ,$@))
+in-own-make/%:
 	@$(MAKE) --no-print-directory -j1 $*
 
 .PHONY: test-quick

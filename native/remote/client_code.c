@@ -46,8 +46,6 @@ void take_words(const struct words *w)
 {
 	struct wire_words *said;
 
-	if (!(w->info && w->info_size) && !(w->error && w->error_size))
-		return;
 	said = calloc(1, sizeof *said);
 	if (!said)
 		return;

@@ -80,7 +80,8 @@ CUresult cuLinkComplete(void *state, void **code, size_t *size)
 		return CUDA_ERROR_INVALID_VALUE;
 	compiler_lock(); /* the server retains what was linked last */
 	r = call_sync_lending(CALL_link, &l->options, sizeof l->options, l->inputs, l->size, &bytes, sizeof bytes);
-	take_words(&l->words);
+	if (l->options.words)
+		take_words(&l->words);
 	if (r == CUDA_SUCCESS && !(linked = malloc(bytes)))
 		r = CUDA_ERROR_OUT_OF_MEMORY;
 	if (r == CUDA_SUCCESS)

@@ -176,7 +176,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 	return r;
 }
 
-/* The older calls' ways of making one, without what they can say of how much of the card it has. */
+/* The later calls that make one, without what they can say of how much of the card it has. */
 CUresult cuCtxCreate_v3(CUcontext *ctx, void *affinity, int count, unsigned flags, CUdevice dev)
 {
 	(void)affinity;

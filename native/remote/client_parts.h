@@ -21,7 +21,6 @@ static inline CUlaunchConfig own_launch(const CUlaunchConfig *c)
 typedef CUresult (*ask_fn)(unsigned call, const void *args, size_t size, void *into, size_t expect);
 CUresult call_text(ask_fn ask, unsigned call, const struct writer *w, char *text, int size);
 
-
 /* ---- code (client_code.c) ---- */
 
 /* Where the program wants the compiler's words, and how many there were. */
@@ -31,7 +30,7 @@ bool take_options(struct wire_load *l, struct words *w, unsigned count, const in
 /* One thread at a time has the compiler: what it said last is asked for after. */
 void compiler_lock(void);
 void compiler_unlock(void);
-void take_words(const struct words *w);
+void take_words(const struct words *w); /* if options say that they are wanted */
 /* What a file has, to be freed, and a zero behind it; NULL: it cannot be read. */
 void *file_read(const char *path, size_t *size);
 
