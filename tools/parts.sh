@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# parts.sh PART... runs targets of the Makefile one after the other, prints what each took, ends what one of them left
-# running, takes away what one left mounted, and names folders that one left lying about. It stops at the first that fails, and at a Ctrl-C.
+# parts.sh PART... runs targets of the Makefile one after the other, prints what each took and the seconds that processors
+# worked for it (daemons that nobody waited for are not in them), ends what one of them left running, takes away what one left
+# mounted, and names folders that one left lying about. It stops at the first that fails, and at a Ctrl-C.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 # What a part starts has this in its environment, however it was started.
 mark=ELASTIC_PART=$$-$RANDOM
-began=$SECONDS status=0 names=() took=()
-trap 'status=130' INT TERM
+began=$SECONDS status=0 names=() ended=failed took=() worked=()
+trap 'status=130 ended=interrupted' INT TERM
 
 # left lists the processes that parts have started and that still run.
 left() { grep -lz "^$mark\$" /proc/[0-9]*/environ 2>/dev/null | sed 's,/proc/\([0-9]*\)/.*,\1,'; }
@@ -80,21 +81,29 @@ clean() {
   return $code
 }
 
+# spent prints the seconds that the processors worked for what has ended so far.
+spent() {
+  local of=()
+  read -ra of 2>/dev/null </proc/$$/stat
+  echo $(((${of[15]:-0} + ${of[16]:-0}) / $(getconf CLK_TCK)))
+}
+
 built=
 for part in "$@"; do
   printf '\n== %s\n' "$part"
-  start=$SECONDS
+  start=$SECONDS busy=$(spent)
   before=$(things)
   env "$mark" "${MAKE:-make}" --no-print-directory $built "$part" || { code=$?; [ "$status" -ne 0 ] || status=$code; }
   clean "$part" || [ "$status" -ne 0 ] || status=1
-  names+=("$part") took+=($((SECONDS - start)))
-  echo "== $part took ${took[-1]} s"
+  names+=("$part") took+=($((SECONDS - start))) worked+=($(($(spent) - busy)))
+  echo "== $part took ${took[-1]} s, of processors ${worked[-1]} s"
   [ "$status" -eq 0 ] || break
   [ "$part" != build ] || built=BUILT=1
 done
 
-printf '\n%-32s seconds\n' part
-for i in "${!names[@]}"; do printf '%-32s %7d\n' "${names[i]}" "${took[i]}"; done
-printf '%-32s %7d\n' all $((SECONDS - began))
-[ "$status" -eq 0 ] || echo "${names[-1]} failed" >&2
+row='%-32s %7s %10s\n'
+printf "\n$row" part seconds processors
+for i in "${!names[@]}"; do printf "$row" "${names[i]}" "${took[i]}" "${worked[i]}"; done
+printf "$row" all $((SECONDS - began)) "$(spent)"
+[ "$status" -eq 0 ] || echo "${names[-1]} $ended" >&2
 exit "$status"

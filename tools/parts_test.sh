@@ -44,7 +44,7 @@ ended() {
 }
 
 says 0 '^good built=1$' build good
-says 0 '^all +[0-9]+$' build good
+says 0 '^all +[0-9]+ +[0-9]+$' build good
 says 2 '^bad failed$' bad good
 ! grep -q '^== good' out || { echo "it goes on after a part that failed"; exit 1; }
 says 1 'leaves left process [0-9]+ running' leaves
@@ -75,7 +75,7 @@ group=$!
 until [ -e begun ]; do sleep 0.1; done
 kill -INT -- "-$group"
 wait "$group" && code=0 || code=$?
-[ "$code" = 130 ] && grep -q '^slow failed' out || { echo "after a Ctrl-C it ended with $code"; cat out; exit 1; }
+[ "$code" = 130 ] && grep -q '^slow interrupted' out || { echo "after a Ctrl-C it ended with $code"; cat out; exit 1; }
 grep -Eq 'slow left process [0-9]+ running' out || { echo "after a Ctrl-C it does not name what is left"; cat out; exit 1; }
 ended
 echo "parts.sh: ok"
