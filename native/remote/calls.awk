@@ -54,7 +54,7 @@ function size_of(   i, s) {
 }
 # How the client asks.
 function ask() { return mode != "cached" ? "call_sync" : cached_if == "" ? "call_cached" : "(" cached_if " ? call_cached : call_sync)" }
-function handle(i) { return (type[i] ~ /^(function|kernel)$/ ? "id_of_" type[i] "(" : "id_of(") name[i] ")" }
+function handle(i) { return (type[i] ~ /^(function|kernel|callable)$/ ? "id_of_" type[i] "(" : "id_of(") name[i] ")" }
 
 function client_function(   i, ins, outs, text, sent) {
 	printf "CUresult %s(%s)\n{\n", symbol, signature()
@@ -182,7 +182,7 @@ function server_function(   i) {
 	server_reads()
 	if (only != "") printf "\tif (!(%s))\n\t\treturn CUDA_ERROR_NOT_SUPPORTED;\n", only
 	for (i = 1; i <= params; i++) {
-		if (how[i] == "h" || how[i] == "gone") printf "\tif (%s!object_find(s, KIND_%s, id_%s, &%s))\n\t\treturn CUDA_ERROR_INVALID_HANDLE;\n", (how[i] == "gone" ? "id_" name[i] " < FIRST_HANDLE || " : ""), type[i], name[i], name[i]
+		if (how[i] == "h" || how[i] == "gone") printf "\tif (%s!object_find(s, KIND_%s, id_%s, &%s))\n\t\treturn CUDA_ERROR_INVALID_HANDLE;\n", (how[i] == "gone" ? "id_" name[i] " < FIRST_HANDLE || " : ""), type[i] == "callable" ? "function" : type[i], name[i], name[i]
 		if (how[i] == "new") printf "\tif (!object_free(KIND_%s, id_%s))\n\t\treturn BROKEN;\n", type[i], name[i]
 		if (how[i] == "addr") printf "\tif (!memory_owns(%s, %s))\n\t\treturn CUDA_ERROR_INVALID_VALUE;\n", name[i], length_of[i]
 		if (how[i] == "rows") printf "\tif (!memory_owns_rows(%s, %s))\n\t\treturn CUDA_ERROR_INVALID_VALUE;\n", name[i], length_of[i]

@@ -66,6 +66,7 @@ struct function {
 };
 static inline uint64_t id_of_function(CUfunction f) { return f && !((struct function *)f)->kernel ? ((struct function *)f)->id : 0; }
 static inline uint64_t id_of_kernel(CUfunction f) { return f && ((struct function *)f)->kernel ? ((struct function *)f)->id : 0; }
+uint64_t id_of_callable(CUfunction f); /* where a kernel may stand for its function in the current context (client_code.c) */
 static inline uint64_t id_of(void *handle) { return (uint64_t)(uintptr_t)handle; }
 
 #endif

@@ -253,6 +253,13 @@ CUresult cuModuleGetFunction(CUfunction *fn, CUmodule mod, const char *name) { r
 CUresult cuLibraryGetKernel(CUfunction *kernel, CUlibrary lib, const char *name) { return find_function(kernel, (struct wire_name){id_of(lib), OF_LIBRARY, 0}, name); }
 CUresult cuKernelGetFunction(CUfunction *fn, CUfunction kernel) { return find_function(fn, (struct wire_name){id_of_kernel(kernel), OF_KERNEL, 0}, ""); }
 
+uint64_t id_of_callable(CUfunction f)
+{
+	CUfunction fn;
+
+	return !id_of_kernel(f) ? id_of_function(f) : cuKernelGetFunction(&fn, f) == CUDA_SUCCESS ? id_of_function(fn) : 0;
+}
+
 static CUresult parameter(const struct function *f, size_t index, size_t *offset, size_t *size)
 {
 	if (!offset || index >= f->count)

@@ -336,6 +336,12 @@ static void library_of(void)
 		CALL(cuKernelGetAttribute, &n, 100, kernel, dev);
 		SAY("%d", n);
 	}
+	CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor, &n, kernel, 128, 4096);
+	SAY("%d", n);
+	CALL(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, &n, kernel, 64, 8192, 1);
+	SAY("%d", n);
+	CALL(cuOccupancyAvailableDynamicSMemPerBlock, &bytes, kernel, 3, 64);
+	SAY("%zu", bytes);
 	CALL(cuMemAlloc_v2, &sum, sizeof numbers);
 	CALL(cuMemAlloc_v2, &one, sizeof numbers);
 	CALL(cuMemcpyHtoD_v2, sum, numbers, sizeof numbers);

@@ -174,9 +174,11 @@ API CUresult cuFuncSetCacheConfig(CUfunction f, int config)
 	function_attributes[i][2] = config;
 	return CUDA_SUCCESS;
 }
+/* Those that reckon take a library's kernel, too. */
+static CUfunction launchable(CUfunction f);
 API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction f, int threads, size_t shared, unsigned flags)
 {
-	if (index_of_function(f) == FUNCTIONS || threads <= 0)
+	if (index_of_function(launchable(f)) == FUNCTIONS || threads <= 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	*blocks = 100000 * (int)flags + 1000 * (int)(shared >> 10) + 2048 / threads;
 	return CUDA_SUCCESS;
@@ -187,11 +189,12 @@ API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction
 }
 API CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction f, int blocks, int threads)
 {
-	if (index_of_function(f) == FUNCTIONS || blocks <= 0)
+	if (index_of_function(launchable(f)) == FUNCTIONS || blocks <= 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	*bytes = (size_t)(100000 / blocks + threads);
 	return CUDA_SUCCESS;
 }
+
 /* ---- what compiles says something of it ---- */
 
 enum { INFO_LOG = 3, ERROR_LOG = 5, INVALID_PTX = 218 };
