@@ -177,10 +177,10 @@ WITH_C = elastic-gpu-agent
 release-programs: RELEASE = GOFLAGS="$(GOFLAGS) -trimpath" $(PROGRESS) -o $(CURDIR)/bin/released/$(HOST)/
 release-programs: build-native $(PROGRESS)
 	@rm -rf bin/released && mkdir -p bin/released/$(HOST) && cp -L $(RELEASED_NATIVE) bin/released/$(HOST)
-	@CGO_ENABLED=0 $(RELEASE) -say "Elastic's programs" -tags $(TAGS) -ldflags "-s -w $(NUMBERED)" $(addprefix ./cmd/,$(filter-out $(WITH_C),$(PROGRAMS)))
-	@CGO_ENABLED=1 $(RELEASE) -say "the agent" -tags $(TAGS) -ldflags "-s -w $(NUMBERED)" $(WITH_C:%=./cmd/%)
-	@CGO_ENABLED=0 $(RELEASE) -say "the scheduler with the plugin" -dir scheduler -ldflags "$$(cat sandbox/ldflags) $(NUMBERED)" ./cmd/elastic-scheduler
-	@[ -n "$(WITHOUT_SANDBOX)" ] || CGO_ENABLED=0 $(RELEASE) -say "the sandbox" -dir sandbox -tags $(TAGS) -ldflags "-s -w" ./cmd/elastic-sandbox
+	@CGO_ENABLED=0 $(RELEASE) -say "Elastic's programs" -tags $(HOST_TAGS) -ldflags "-s -w $(NUMBERED)" $(addprefix ./cmd/,$(filter-out $(WITH_C),$(PROGRAMS)))
+	@CGO_ENABLED=1 $(RELEASE) -say "the agent" -tags $(HOST_TAGS) -ldflags "-s -w $(NUMBERED)" $(WITH_C:%=./cmd/%)
+	@CGO_ENABLED=0 $(RELEASE) -say "the scheduler with the plugin" -dir scheduler -tags $(HOST_TAGS) -ldflags "$$(cat sandbox/ldflags) $(NUMBERED)" ./cmd/elastic-scheduler
+	@[ -n "$(WITHOUT_SANDBOX)" ] || CGO_ENABLED=0 $(RELEASE) -say "the sandbox" -dir sandbox -tags $(HOST_TAGS) -ldflags "-s -w" ./cmd/elastic-sandbox
 
 .PHONY: generate
 generate: ## Write the generated files again (CRDs, deep copies)
