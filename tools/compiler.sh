@@ -112,4 +112,6 @@ case " $TOOLEXEC_IMPORTPATH $* " in
   done
   ;;
 esac
+# Collecting garbage is a quarter to nearly half of what the compiler does; tools/progress says how much memory it may take.
+[ -n "$GOGC$GOMEMLIMIT" ] || export GOGC=400 GOMEMLIMIT=1GiB
 exec "$@"
