@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// AskAgain has a client send again what a busy machine was too late for: the store ("etcdserver: request timed out"), or a webhook that did
-// not answer in time. Nothing is wrong that a second would not mend. client-go sends it ten times.
+// AskAgain has a client send again what nothing is wrong with that seconds would not mend: the store was too late ("etcdserver: request timed
+// out"), or a webhook was, or its program is just starting again. Of neither is anything written. client-go sends it ten times.
 func AskAgain(config *rest.Config) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return askingAgain{next} })
 }
@@ -25,8 +25,12 @@ func (a askingAgain) RoundTrip(request *http.Request) (*http.Response, error) {
 	why, err := io.ReadAll(response.Body)
 	_ = response.Body.Close()
 	response.Body = io.NopCloser(bytes.NewReader(why))
-	if bytes.Contains(why, []byte("etcdserver: ")) || bytes.Contains(why, []byte("failed calling webhook")) && bytes.Contains(why, []byte("context deadline exceeded")) {
+	has := func(words string) bool { return bytes.Contains(why, []byte(words)) }
+	switch webhook := has("failed calling webhook"); {
+	case has("etcdserver: "), webhook && has("context deadline exceeded"):
 		response.Header.Set("Retry-After", "1")
+	case webhook && (has("connection refused") || has("connection reset by peer")):
+		response.Header.Set("Retry-After", "2") // until a program is ready again
 	}
 	return response, err
 }

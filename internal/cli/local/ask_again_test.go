@@ -16,10 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A store that answers too late ends no start; a request that is wrong is not sent again.
+// A store that answers too late ends no start, nor does a webhook whose program starts again; a request that is wrong is not sent again.
 func TestApplyAsksAgainWhatTheStoreWasTooLateFor(t *testing.T) {
 	const late, wrong = "etcdserver: request timed out", "failed calling webhook"
 	const slow = wrong + ` x: failed to call webhook: Post https://127.0.0.1:1/mutate?timeout=10s: context deadline exceeded`
+	const gone = wrong + ` x: failed to call webhook: Post https://127.0.0.1:1/mutate?timeout=10s: dial tcp 127.0.0.1:1: connect: connection refused`
 	for name, c := range map[string]struct {
 		status int
 		says   string // before the object is taken
@@ -28,6 +29,7 @@ func TestApplyAsksAgainWhatTheStoreWasTooLateFor(t *testing.T) {
 	}{
 		"late":    {status: http.StatusInternalServerError, says: late, asked: 2, err: "<nil>"},
 		"slow":    {status: http.StatusInternalServerError, says: slow, asked: 2, err: "<nil>"},
+		"gone":    {status: http.StatusInternalServerError, says: gone, asked: 2, err: "<nil>"},
 		"broken":  {status: http.StatusInternalServerError, says: wrong, asked: 1, err: "applying ConfigMap c: " + wrong},
 		"refused": {status: http.StatusUnprocessableEntity, says: late, asked: 1, err: "applying ConfigMap c: " + late},
 	} {
