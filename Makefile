@@ -37,7 +37,8 @@ else
 ifneq ($(findstring tools/compiler.sh,$(GIVEN_GOFLAGS)),)
 $(error GOFLAGS has what "make print-goflags" prints, and $(MAKECMDGOALS) is compiled as Go does: unset GOFLAGS first)
 endif
-export GOFLAGS := $(strip $(GIVEN_GOFLAGS))
+# The linker leaves debug data out of what is released (-s -w), so the compiler need not make any.
+export GOFLAGS := $(strip $(GIVEN_GOFLAGS) $(if $(filter images test-images release%,$(MAKECMDGOALS)),-gcflags=all=-dwarf=false))
 endif
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 MODULES := . sandbox scheduler
@@ -445,13 +446,18 @@ bench-web: build-programs ## The page with 5,000 nodes and 20,000 workloads in a
 bench-placement: ## Placement policies on the openb traces, and the time of one decision
 	go run ./internal/simulate/benchplacement -traces $(TRACES)
 
+# Measured as Go compiles: bench% is among AS_GO_DOES.
+.PHONY: build-benchsimulate
+build-benchsimulate: $(PROGRESS)
+	@$(PROGRESS) -say "the simulator" -o bin/bench/ ./internal/simulate/benchsimulate
+
 .PHONY: bench-simulate
-bench-simulate: ## Whole clusters replayed: published results to the second, policies on traces, speed; BAR=60 fails where a million jobs take more seconds of processor time
-	go run ./internal/simulate/benchsimulate -traces $(JOB_TRACES) $(if $(BAR),-bar $(BAR))
+bench-simulate: build-benchsimulate ## Whole clusters replayed: published results to the second, policies on traces, speed; BAR=60 fails where a million jobs take more seconds of processor time
+	bin/bench/benchsimulate -traces $(JOB_TRACES) $(if $(BAR),-bar $(BAR))
 
 .PHONY: bench-simulate-cost
-bench-simulate-cost: ## What machines of clouds cost over a bound, on recorded prices and availability
-	go run ./internal/simulate/benchsimulate -only cost -clouds $(CLOUD_DATA)
+bench-simulate-cost: build-benchsimulate ## What machines of clouds cost over a bound, on recorded prices and availability
+	bin/bench/benchsimulate -only cost -clouds $(CLOUD_DATA)
 
 .PHONY: simulate-week
 simulate-week: ## A week of a cluster of 3,000 cards with every policy on and nodes that are lost, invariants checked at each step; WAY=fifo, drf or maxmin runs one way of sharing alone
