@@ -282,13 +282,13 @@ test-sanitizers: ## Run them under the sanitizers, those that test-native does n
 # What the programs' accounts did in the tests' clusters.
 USES = $(CURDIR)/bin/uses
 
-# Packages of tests that run at once, each with a cluster of its own: most of their time they wait for one. The longest comes first.
+# Packages of tests that run at once, each with a cluster of its own: most of their time they wait for one. The longest come first.
 CLUSTERS ?= 4
 
 .PHONY: test-e2e
 test-e2e: build ## Run the programs against the sandbox
 	rm -rf $(USES)
-	ELASTIC_USES=$(USES) go test -count=1 -timeout 20m -p $(CLUSTERS) ./test/queue ./test/local $$(go list ./test/... | grep -v '/test/agent\|/test/faults\|/test/operators\|/test/migration\|/test/rights\|/test/web\|/test/clients')
+	ELASTIC_USES=$(USES) go test -count=1 -timeout 20m -p $(CLUSTERS) $(addprefix ./test/,queue cli multicluster simulate local jobs) $$(go list ./test/... | grep -v '/test/agent\|/test/faults\|/test/operators\|/test/migration\|/test/rights\|/test/web\|/test/clients')
 
 # Folder for images of the page's views; empty makes none.
 SHOTS ?=
