@@ -131,7 +131,7 @@ static struct word do_order(struct word w)
 	CUmemHandle h;
 	size_t size = 0;
 	pid_t child;
-	int fd;
+	int fd, pass;
 
 	switch (w.order) {
 	case DO_ALLOC: w.c = (uint64_t)cuMemAlloc_v2(&p, w.a); w.a = p; break;
@@ -140,8 +140,9 @@ static struct word do_order(struct word w)
 	case DO_OPEN: w.c = (uint64_t)cuIpcOpenMemHandle_v2(&p, w.h, CU_IPC_LAZY_PEER_ACCESS); w.a = p; break;
 	case DO_CLOSE: w.c = (uint64_t)cuIpcCloseMemHandle(w.a); break;
 	case DO_RANGE: w.c = (uint64_t)cuMemGetAddressRange_v2(&p, &size, w.a); w.a = p; w.b = size; break;
-	case DO_FILL: fill(w.a, w.b, (unsigned)w.c); break;
-	case DO_FILLED: w.c = filled(w.a, w.b, (unsigned)w.c); break;
+	/* As a call does: what leaves while it is asked for is waited for. */
+	case DO_FILL: pass = memory_call_enter(); fill(w.a, w.b, (unsigned)w.c); memory_call_leave(pass); break;
+	case DO_FILLED: pass = memory_call_enter(); w.c = filled(w.a, w.b, (unsigned)w.c); memory_call_leave(pass); break;
 	case DO_CARD: w.c = (uint64_t)cuDevicePrimaryCtxRetain(&card_context, (CUdevice)w.a) | (uint64_t)real_cuCtxSetCurrent(card_context); break;
 	case DO_SET: w.c = (uint64_t)cuMemsetD32Async(w.a, (unsigned)w.c, w.b / 4, NULL); break;
 	case DO_GET: w.b = 0; w.c = (uint64_t)cuMemcpyDtoH_v2(&w.b, w.a, 4); break;
