@@ -40,31 +40,32 @@ layers: $(PARTS:%.c=$(T)/plain/%.o) $(T)/plain/hooks_dlsym.o
 	@sh test/layers.sh $(T)/plain $(SOURCES) hooks_dlsym.c
 	@sh test/layers.sh $(T)/plain $(UTILITIES) $(ARBITER)
 
-# Under the sanitizers each program is a target of its own, so that make -j2 runs two at once; the long ones come first.
+# Each program is a target of its own, so that make -j runs several at once: most of their time they wait. The long ones come first.
 asan_ENV = ASAN_OPTIONS=detect_leaks=0
 # The sanitizer waits at each exit for races with what runs then, a second if nobody says less.
 tsan_ENV = TSAN_OPTIONS="halt_on_error=1 die_after_fork=0 atexit_sleep_ms=100"
-define SANITIZED
+define RUN
 $(UNITS:%=run-$(1)-%): run-$(1)-%: $(T)/$(1)/% $(STUB) all
 	@LD_LIBRARY_PATH=$(CURDIR)/$(T) $$($(1)_ENV) $$<
 .PHONY: $(UNITS:%=run-$(1)-%)
 endef
-$(foreach f,asan tsan,$(eval $(call SANITIZED,$(f))))
+$(foreach f,plain asan tsan,$(eval $(call RUN,$(f))))
 
 # What processes share is tested under the sanitizers each time: what goes wrong there goes wrong seldom, and in other programs.
-SHARED = calls_shared calls_oversubscribed calls_peers calls_contexts calls_together
+SHARED = calls_oversubscribed calls_peers calls_together calls_shared calls_contexts
 sanitize-shared: $(SHARED:%=run-tsan-%) $(SHARED:%=run-asan-%) run-asan-fuzz
 # The others; with them it is all.
 sanitize-rest: $(patsubst %,run-tsan-%,$(filter-out $(SHARED),latency $(filter-out latency,$(UNITS)))) $(patsubst %,run-asan-%,$(filter-out $(SHARED) fuzz,$(UNITS)))
 sanitize: sanitize-rest sanitize-shared
 
-# Two compile at once; the programs as shipped run one after the other, since some measure time.
+# Two compile at once, and four run, but for those that measure time.
+MEASURE = unit turns latency calls_turns calls_space neighbours
 compiled: all layers fuzz $(STUB) $(UNITS:%=$(T)/plain/%) $(T)/libelasticgpu.so $(T)/preload
 test:
 	@$(MAKE) --no-print-directory -j2 compiled
-	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) $(T)/plain/$$t || exit 1; done
+	@for t in $(MEASURE); do LD_LIBRARY_PATH=$(CURDIR)/$(T) $(T)/plain/$$t || exit 1; done
 	@sh test/preload.sh
-	@$(MAKE) --no-print-directory -j2 sanitize-shared
+	@$(MAKE) --no-print-directory -j4 $(patsubst %,run-plain-%,calls_oversubscribed $(filter-out calls_oversubscribed $(MEASURE),$(UNITS))) sanitize-shared
 
 # Inputs from outside, under the sanitizers and guided by coverage: FUZZ_RUNS=1000000 FUZZ_SEED=1 make fuzz for a long run.
 fuzz: $(STUB) $(T)/cover/fuzz_inputs
