@@ -147,7 +147,8 @@ VERSION ?= $(shell sed -n 's/^appVersion: //p' deploy/chart/Chart.yaml)
 .PHONY: images
 images: KO = KO_DOCKER_REPO=$(KO_DOCKER_REPO) VERSION=$(VERSION) go tool -modfile=$(CURDIR)/tools/images/go.mod ko build --base-import-paths --tags=$(VERSION),latest --push=$(PUSH) --sbom=spdx \
 	--platform=linux/$$(go env GOARCH) --oci-layout-path=$(IMAGES) --sbom-dir=$(IMAGES)
-images: export GOGC ?= 400 # for the compiler, as tools/compiler.sh says
+# For the compiler, as tools/compiler.sh says.
+images: export GOGC ?= 400
 images: build-native ## Build the container images into bin/images, with SBOMs; PUSH=true sends them to KO_DOCKER_REPO
 	@mkdir -p $(IMAGES) && rm -f $(IMAGES)/index.json # which lists what was built before, too
 	KO_CONFIG_PATH=$(KO_CONFIGS) $(KO) $(filter-out ./cmd/elastic,$(PROGRAMS:%=./cmd/%))
