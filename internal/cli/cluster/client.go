@@ -77,7 +77,7 @@ func (f *Flags) Connect() (*Client, error) {
 		return nil, err
 	}
 	config.QPS, config.Burst = -1, 0 // a person's command; the server has its own limits
-	local.AskAgain(config)
+	local.AskWebhooksAgain(config)
 	return Connect(config, cmp.Or(f.Namespace, namespace))
 }
 

@@ -10,12 +10,22 @@ import (
 )
 
 // AskAgain has a client send again what nothing is wrong with that seconds would not mend: the store was too late ("etcdserver: request timed
-// out"), or a webhook was, or its program is just starting again. Of neither is anything written. client-go sends it ten times.
+// out"), or a webhook, as AskWebhooksAgain says. What the store was too late for may have been written all the same, so this is for
+// objects whose names are given.
 func AskAgain(config *rest.Config) {
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return askingAgain{next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return askingAgain{RoundTripper: next, store: true} })
 }
 
-type askingAgain struct{ http.RoundTripper }
+// AskWebhooksAgain has a client send again what a webhook did not answer in time, or refused as its program is just starting again. Webhooks
+// are asked before anything is written. client-go sends it ten times.
+func AskWebhooksAgain(config *rest.Config) {
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return askingAgain{RoundTripper: next} })
+}
+
+type askingAgain struct {
+	http.RoundTripper
+	store bool // what the store was too late for, too
+}
 
 func (a askingAgain) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := a.RoundTripper.RoundTrip(request)
@@ -27,7 +37,7 @@ func (a askingAgain) RoundTrip(request *http.Request) (*http.Response, error) {
 	response.Body = io.NopCloser(bytes.NewReader(why))
 	has := func(words string) bool { return bytes.Contains(why, []byte(words)) }
 	switch webhook := has("failed calling webhook"); {
-	case has("etcdserver: "), webhook && has("context deadline exceeded"):
+	case a.store && has("etcdserver: "), webhook && has("context deadline exceeded"):
 		response.Header.Set("Retry-After", "1")
 	case webhook && (has("connection refused") || has("connection reset by peer")):
 		response.Header.Set("Retry-After", "2") // until a program is ready again
