@@ -31,7 +31,7 @@ ifndef GIVEN_GOFLAGS
 export GIVEN_GOFLAGS := $(shell go env GOFLAGS) # again in each make that a make starts
 endif
 ifeq ($(filter $(AS_GO_DOES),$(MAKECMDGOALS)),)
-# "make lint" vets what the tests are of; a test that vets reads all of Kubernetes again.
+# Tests do not vet what "make lint" vets, for which all of Kubernetes is read again; those of modules that it does not look at say -vet=.
 export GOFLAGS := $(strip $(GIVEN_GOFLAGS) -vet=off -tags=$(HOST_TAGS) '-gcflags=all=-dwarf=false -l' $(INLINED:%=-gcflags=%=-dwarf=false) $(EDITED))
 else
 ifneq ($(findstring tools/compiler.sh,$(GIVEN_GOFLAGS)),)
@@ -41,6 +41,9 @@ endif
 export GOFLAGS := $(strip $(GIVEN_GOFLAGS) $(if $(filter images test-images release%,$(MAKECMDGOALS)),-gcflags=all=-dwarf=false))
 endif
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
+# For what compiles or reads much, outside of tools/progress and tools/compiler.sh, which do the same: collecting garbage is a
+# quarter to nearly half of that.
+LESS_GARBAGE = GOGC=$${GOGC:-400} GOMEMLIMIT=$${GOMEMLIMIT:-4GiB}
 MODULES := . sandbox scheduler
 
 .PHONY: help
@@ -145,10 +148,8 @@ KO_DOCKER_REPO ?= ghcr.io/elastic-ai
 VERSION ?= $(shell sed -n 's/^appVersion: //p' deploy/chart/Chart.yaml)
 
 .PHONY: images
-images: KO = KO_DOCKER_REPO=$(KO_DOCKER_REPO) VERSION=$(VERSION) go tool -modfile=$(CURDIR)/tools/images/go.mod ko build --base-import-paths --tags=$(VERSION),latest --push=$(PUSH) --sbom=spdx \
+images: KO = $(LESS_GARBAGE) KO_DOCKER_REPO=$(KO_DOCKER_REPO) VERSION=$(VERSION) go tool -modfile=$(CURDIR)/tools/images/go.mod ko build --base-import-paths --tags=$(VERSION),latest --push=$(PUSH) --sbom=spdx \
 	--platform=linux/$$(go env GOARCH) --oci-layout-path=$(IMAGES) --sbom-dir=$(IMAGES)
-# For the compiler, as tools/compiler.sh says.
-images: export GOGC ?= 400
 images: build-native ## Build the container images into bin/images, with SBOMs; PUSH=true sends them to KO_DOCKER_REPO
 	@mkdir -p $(IMAGES) && rm -f $(IMAGES)/index.json # which lists what was built before, too
 	KO_CONFIG_PATH=$(KO_CONFIGS) $(KO) $(filter-out ./cmd/elastic,$(PROGRAMS:%=./cmd/%))
@@ -369,7 +370,7 @@ KUEUE_PART ?= Scheduler when (Scheduling|Using|Queueing|Reserving|Deleting|Cohor
 test-kueue-part: build-programs build-sandbox ## A part of Kueue's own suites against elastic-queue, in a few minutes
 	cd test/kueue && go run . -attempts 2 -suite singlecluster/webhook/core
 	cd test/kueue && go run . -attempts 2 -suite singlecluster/scheduler -focus '$(KUEUE_PART)'
-	cd bench && go test ./admission # the engines side by side still compile, and bring the same work to its end
+	cd bench && go test -vet= ./admission # the engines side by side still compile, and bring the same work to its end
 
 .PHONY: test-restart
 test-restart: build ## Kill the queue's leader again and again during 5,000 jobs; a quarter of an hour
@@ -383,14 +384,14 @@ build-operators: $(PROGRESS)
 
 .PHONY: lint
 lint: ## Check style, import rules and complexity
-	GOGC=$${GOGC:-400} GOMEMLIMIT=$${GOMEMLIMIT:-4GiB} $(TOOL) golangci-lint run ./...
+	$(LESS_GARBAGE) $(TOOL) golangci-lint run ./...
 	cd sandbox && go vet ./...
 	cd scheduler && go vet ./...
 
 .PHONY: verify
 verify: generate check-format ## Check that generated files and formatting are up to date
 	@git diff --exit-code -- deploy/crd deploy/install api || { echo "generated files changed: commit what 'make generate' wrote"; exit 1; }
-	cd tools/render && go test ./...
+	cd tools/render && go test -vet= ./...
 	@for module in $(MODULES); do (cd $$module && go mod tidy -diff); done
 	@! grep -nE '^(replace|exclude)' go.mod sandbox/go.mod || { echo "go install takes no module with these lines"; exit 1; }
 
@@ -447,7 +448,6 @@ bench-web: build-programs ## The page with 5,000 nodes and 20,000 workloads in a
 bench-placement: ## Placement policies on the openb traces, and the time of one decision
 	go run ./internal/simulate/benchplacement -traces $(TRACES)
 
-# Measured as Go compiles: bench% is among AS_GO_DOES.
 .PHONY: build-benchsimulate
 build-benchsimulate: $(PROGRESS)
 	@$(PROGRESS) -say "the simulator" -o bin/bench/ ./internal/simulate/benchsimulate

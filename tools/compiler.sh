@@ -112,6 +112,7 @@ case " $TOOLEXEC_IMPORTPATH $* " in
   done
   ;;
 esac
-# Collecting garbage is a quarter to nearly half of what the compiler does; tools/progress says how much memory it may take.
+# Collecting garbage is a quarter to nearly half of what the compiler does. tools/progress, where that runs the build, has set what is
+# best for the memory that is free.
 [ -n "$GOGC$GOMEMLIMIT" ] || export GOGC=400 GOMEMLIMIT=1GiB
 exec "$@"

@@ -17,7 +17,8 @@ $(T)/libelasticgpu.so: $(SOURCES) hooks_dlsym.c $(HEADERS)
 	$(CC) -O2 -g $(TESTING) -shared -o $@ $(SOURCES) hooks_dlsym.c -ldl -pthread
 
 # Programs with the library linked in, which is how the sanitizers see it; its objects are built once for each of them.
-UNITS = unit turns latency calls_memory calls_swap calls_shared calls_peers calls_together calls_oversubscribed calls_contexts calls_arrays calls_graphs calls_turns calls_space neighbours fuzz
+# Those that run longest come first.
+UNITS = latency calls_oversubscribed calls_peers calls_together fuzz calls_shared neighbours calls_turns calls_arrays calls_swap calls_memory unit calls_contexts calls_graphs turns calls_space
 PARTS = $(SOURCES) $(ARBITER)
 plain_FLAGS =
 asan_FLAGS = -fsanitize=address,undefined -fno-sanitize-recover=all
@@ -40,7 +41,7 @@ layers: $(PARTS:%.c=$(T)/plain/%.o) $(T)/plain/hooks_dlsym.o
 	@sh test/layers.sh $(T)/plain $(SOURCES) hooks_dlsym.c
 	@sh test/layers.sh $(T)/plain $(UTILITIES) $(ARBITER)
 
-# Each program is a target of its own, so that make -j runs several at once: most of their time they wait. The long ones come first.
+# Each program is a target of its own, so that make -j runs several at once: most of their time they wait.
 asan_ENV = ASAN_OPTIONS=detect_leaks=0
 # The sanitizer waits at each exit for races with what runs then, a second if nobody says less.
 tsan_ENV = TSAN_OPTIONS="halt_on_error=1 die_after_fork=0 atexit_sleep_ms=100"
@@ -55,7 +56,7 @@ $(foreach f,plain asan tsan,$(eval $(call RUN,$(f))))
 SHARED = calls_oversubscribed calls_peers calls_together calls_shared calls_contexts
 sanitize-shared: $(SHARED:%=run-tsan-%) $(SHARED:%=run-asan-%) run-asan-fuzz
 # The others; with them it is all.
-sanitize-rest: $(patsubst %,run-tsan-%,$(filter-out $(SHARED),latency $(filter-out latency,$(UNITS)))) $(patsubst %,run-asan-%,$(filter-out $(SHARED) fuzz,$(UNITS)))
+sanitize-rest: $(patsubst %,run-tsan-%,$(filter-out $(SHARED),$(UNITS))) $(patsubst %,run-asan-%,$(filter-out $(SHARED) fuzz,$(UNITS)))
 sanitize: sanitize-rest sanitize-shared
 
 # Two compile at once, and four run, but for those that measure time.
@@ -63,9 +64,9 @@ MEASURE = unit turns latency calls_turns calls_space neighbours
 compiled: all layers fuzz $(STUB) $(UNITS:%=$(T)/plain/%) $(T)/libelasticgpu.so $(T)/preload
 test:
 	@$(MAKE) --no-print-directory -j2 compiled
-	@for t in $(MEASURE); do LD_LIBRARY_PATH=$(CURDIR)/$(T) $(T)/plain/$$t || exit 1; done
+	@$(MAKE) --no-print-directory -j1 $(MEASURE:%=run-plain-%)
 	@sh test/preload.sh
-	@$(MAKE) --no-print-directory -j4 $(patsubst %,run-plain-%,calls_oversubscribed $(filter-out calls_oversubscribed $(MEASURE),$(UNITS))) sanitize-shared
+	@$(MAKE) --no-print-directory -j4 $(patsubst %,run-plain-%,$(filter-out $(MEASURE),$(UNITS))) sanitize-shared
 
 # Inputs from outside, under the sanitizers and guided by coverage: FUZZ_RUNS=1000000 FUZZ_SEED=1 make fuzz for a long run.
 fuzz: $(STUB) $(T)/cover/fuzz_inputs
