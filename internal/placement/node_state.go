@@ -1,9 +1,16 @@
 package placement
 
-import "math"
+import (
+	"math"
+	"math/rand/v2"
+)
 
 // Many nodes of a cluster are alike, and a node is again and again as it was. What a request shape scores it is remembered by a
 // hash of all that scores go by: what the node is, and what is left of it.
+
+// stateSeed is another one in each process, so that nobody can choose requests for which two states have one hash. No decision
+// depends on it.
+var stateSeed = rand.Uint64()
 
 // remembered is what scoring a node in some state came to.
 type remembered struct {
@@ -57,7 +64,7 @@ func (n *node) stateOf() uint64 {
 
 // sortOf a node is what of it no pod changes.
 func (n *node) sortOf() uint64 {
-	h := uint64(hashSeed)
+	h := stateSeed
 	for _, total := range n.view.Total {
 		h = stir(h, uint64(total))
 	}
