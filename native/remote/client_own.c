@@ -4,9 +4,18 @@
 
 /* ---- what is carried, and what is not ---- */
 
-/* Attributes of a card by which a program expects what is not carried: access to the program's own memory, and to other cards. */
-static const int absent[] = {19 /* maps host memory */, 41 /* one address space */, 83, 89, 88, 91, 99, 100, 101 /* managed and pageable memory */,
-	102 /* virtual memory management */, 115 /* stream-ordered pools: allocations are carried, pools are not */};
+/* Attributes of a card by which a program expects what is not carried. */
+static const int absent[] = {
+	19, 41, 83, 86, 88, 89, 91, 99, 100, 101, 113, 147, /* host memory that the card reaches, one address space, managed memory */
+	92, 93, 94, 122, 123, /* a stream that waits for memory, or writes to it */
+	96, /* a launch on several cards */
+	98, 110, 116, 117, 118, 124, 146, /* other devices that reach the card's memory */
+	102, 103, 104, 105, 107, 128, 132, 141, 145, /* virtual memory, handles of it, and of several cards */
+	112, 121, 127, 129, /* arrays, tensor maps, functions of the program */
+	114, 125, 135, 138, /* what other programs and graphics share */
+	115, 119, 142, 143, 144, /* stream-ordered pools: allocations are carried, pools are not */
+	130, 136, 137, /* memory as a node of the system, decompression */
+};
 
 /* Attributes that somebody may change while the program runs: the time limit of kernels, and who may use the card. */
 static bool changes(int attribute) { return attribute == 17 || attribute == 20; }

@@ -448,7 +448,7 @@ int serve_launch(struct served *s)
 int serve_pointer(struct served *s)
 {
 	struct { uint64_t ptr; int32_t attribute; uint32_t unused; } args;
-	uint64_t value = 0, id;
+	uint64_t value = 0;
 	int r;
 
 	GET(args);
@@ -458,10 +458,8 @@ int serve_pointer(struct served *s)
 	if (!memory_owns(args.ptr, 1, 1))
 		return CUDA_ERROR_INVALID_VALUE;
 	r = driver.cuPointerGetAttribute(&value, args.attribute, args.ptr);
-	if (r == CUDA_SUCCESS && args.attribute == POINTER_CONTEXT) {
-		id = object_add(KIND_context, (void *)(uintptr_t)value);
-		value = id;
-	}
+	if (r == CUDA_SUCCESS && args.attribute == POINTER_CONTEXT && value) /* some memory is of no context */
+		value = object_add(KIND_context, (void *)(uintptr_t)value);
 	writer_put(&s->out, &value, sizeof value);
 	return r;
 }

@@ -36,6 +36,15 @@ static unsigned asked_count;
 	asked[asked_count++] = #name; \
 } while (0)
 
+/* Attributes by which a program would expect what is not carried, of CUDA 13.0. */
+static const int not_carried[] = {
+	19 /* CAN_MAP_HOST_MEMORY */, 41 /* UNIFIED_ADDRESSING */, 83 /* MANAGED_MEMORY */, 88 /* PAGEABLE_MEMORY_ACCESS */, 92 /* CAN_USE_STREAM_MEM_OPS */,
+	98 /* CAN_FLUSH_REMOTE_WRITES */, 99 /* HOST_REGISTER */, 102 /* VIRTUAL_MEMORY_MANAGEMENT */, 103 /* HANDLE_TYPE_POSIX_FILE_DESCRIPTOR */,
+	110 /* GPU_DIRECT_RDMA_WITH_CUDA_VMM */, 112 /* SPARSE_CUDA_ARRAY */, 115 /* MEMORY_POOLS */, 116 /* GPU_DIRECT_RDMA */, 119 /* MEMPOOL_SUPPORTED_HANDLE_TYPES */,
+	121 /* DEFERRED_MAPPING_CUDA_ARRAY */, 122 /* CAN_USE_64_BIT_STREAM_MEM_OPS */, 123 /* CAN_USE_STREAM_WAIT_VALUE_NOR */, 124 /* DMA_BUF */, 125 /* IPC_EVENT */,
+	127 /* TENSOR_MAP_ACCESS */, 128 /* HANDLE_TYPE_FABRIC */, 132 /* MULTICAST */,
+};
+
 static void cached(void)
 {
 	int n[1], capability[2];
@@ -67,6 +76,10 @@ static void cached(void)
 		ONCE(cuDeviceGetAttribute, n, n, 75, d);
 		EQUAL(n[0], 75000 + d);
 		ONCE(cuDeviceGetAttribute, n, n, 41, d);
+		EQUAL(n[0], 0);
+	}
+	for (unsigned i = 0; i < sizeof not_carried / sizeof *not_carried; i++) {
+		EQUAL(cuDeviceGetAttribute(n, not_carried[i], 0), CUDA_SUCCESS);
 		EQUAL(n[0], 0);
 	}
 	EQUAL(cuDeviceGetName(text, 4, 1), CUDA_SUCCESS);
