@@ -241,7 +241,7 @@ func (w *IdleWatch) state(ctx context.Context, mine []slots.Grant) (now use, kno
 // moveOut a pod that does not use its cards. What cannot be moved is tried again later.
 func (w *IdleWatch) moveOut(ctx context.Context, pod *corev1.Pod, mine []slots.Grant, after time.Duration) error {
 	s := w.Swapper
-	bytes, err := moveAll(ctx, mine, s.Shares.Out, s.Shares.In)
+	bytes, _, err := moveAll(ctx, mine, s.Shares.Out, s.Shares.In)
 	if err == nil {
 		if err = s.confirmOut(ctx, mine); err != nil {
 			return w.stays(ctx, pod, mine, after, err)
@@ -286,7 +286,9 @@ func (w *IdleWatch) bringBack(ctx context.Context, pod *corev1.Pod, mine []slots
 	}
 	var bytes int64
 	if err == nil {
-		bytes, err = moveAll(ctx, mine, s.Shares.In, nil)
+		var silent error
+		bytes, silent, err = moveAll(ctx, mine, s.Shares.In, nil)
+		err = errors.Join(err, silent)
 	}
 	if err != nil {
 		return w.waits(ctx, pod, err)

@@ -150,7 +150,7 @@ func (n *Node) Backends() ([]backend.Backend, error) {
 
 // Swapper moves what containers have to the host and back.
 func (n *Node) Swapper(c client.Client) *Swapper {
-	return &Swapper{Client: c, Grants: n.slots.Grants, Shares: n.shares, OnCard: n.onCard, Unexplained: n.unexplained, Server: n.remote.serverPod, Events: n.Events}
+	return &Swapper{Client: c, Grants: n.slots.Grants, Shares: n.shares, OnCard: n.onCard, Unexplained: n.unexplained, LookEvery: restLook, Server: n.remote.serverPod, Events: n.Events}
 }
 
 // onCard are the processes of a pod that the driver sees on a card.

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
 	"github.com/elastic-ai/elastic/internal/agent/discovery"
 	"github.com/elastic-ai/elastic/internal/agent/share"
 	"github.com/elastic-ai/elastic/internal/agent/slots"
@@ -44,6 +45,8 @@ type Swapper struct {
 	// Unexplained is how much of a card's memory (MiB) is in use that the driver sees no process use: a descriptor may hold
 	// on to it. nil where nothing says.
 	Unexplained func(ctx context.Context, uuid string) (int64, error)
+	// LookEvery is the time between two looks at it.
+	LookEvery time.Duration
 	// Server is the pod that has what a container has on a card of another node; that node's agent moves it.
 	Server func(ctx context.Context, to *share.Remote) (*corev1.Pod, error)
 	// Events of pods that a defect concerns; may be nil.
@@ -150,6 +153,7 @@ type outcome struct {
 	moved   []string
 	bytes   int64
 	waits   bool   // it is not known yet
+	silent  error  // some processes did not answer, and are to be asked again
 	refused string // why it was not moved
 	onCard  bool   // and that it has the card, whatever was reported before
 }
@@ -184,6 +188,9 @@ func (s *Swapper) move(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error
 		return ctrl.Result{RequeueAfter: allocationPoll}, nil
 	}
 	result := ctrl.Result{}
+	if o.silent != nil {
+		result.RequeueAfter = newProcessPoll
+	}
 	if w.status == corev1.ConditionTrue {
 		result.RequeueAfter = newProcessPoll
 		if len(here) == 0 {
@@ -208,8 +215,8 @@ func (s *Swapper) moveHere(ctx context.Context, pod *corev1.Pod, mine []slots.Gr
 	if err != nil {
 		return err
 	}
-	bytes, err := moveAll(ctx, mine, w.move, w.back)
-	if err != nil {
+	var bytes int64
+	if bytes, o.silent, err = moveAll(ctx, mine, w.move, w.back); err != nil {
 		o.refused = err.Error()
 		return nil
 	}
@@ -221,6 +228,9 @@ func (s *Swapper) moveHere(ctx context.Context, pod *corev1.Pod, mine []slots.Gr
 	}
 	if o.bytes = bytes; len(mine) > 0 {
 		o.moved = append([]string{fmt.Sprintf("%d MiB of %d containers", bytes>>20, len(mine))}, o.moved...)
+	}
+	if o.silent != nil {
+		o.moved = append(o.moved, o.silent.Error())
 	}
 	return nil
 }
@@ -238,17 +248,19 @@ func immovable(grants []slots.Grant) string {
 	return ""
 }
 
-// moveAll containers' shares; if one cannot be moved those before it are moved back.
-func moveAll(ctx context.Context, grants []slots.Grant, move, back func(context.Context, *share.Share) (int64, error)) (int64, error) {
-	var bytes int64
+// moveAll containers' shares; if one cannot be moved those before it are moved back. Who does not answer keeps no other from it.
+func moveAll(ctx context.Context, grants []slots.Grant, move, back func(context.Context, *share.Share) (int64, error)) (bytes int64, silent, err error) {
 	for i := range grants {
 		moved, err := move(ctx, &grants[i].Share)
+		if errors.Is(err, gpushare.ErrUnanswered) {
+			silent, err = errors.Join(silent, fmt.Errorf("container %s: %w", grants[i].Container, err)), nil
+		}
 		if err != nil {
-			return 0, errors.Join(fmt.Errorf("container %s: %w", grants[i].Container, err), moveBack(ctx, grants[:i], back))
+			return 0, nil, errors.Join(fmt.Errorf("container %s: %w", grants[i].Container, err), moveBack(ctx, grants[:i], back))
 		}
 		bytes += moved
 	}
-	return bytes, nil
+	return bytes, silent, nil
 }
 
 // moveBack what was moved; nil is for a move that is not undone.
@@ -303,15 +315,25 @@ func (s *Swapper) unexplained(ctx context.Context, grants []slots.Grant) (map[st
 	return all, nil
 }
 
-// looksAtRest are how often memory that no process has is looked at before it is believed: a neighbour may take some between
-// two readings of the driver's.
-const looksAtRest = 5
+// looksAtRest are how often memory that no process has is looked at before it is believed, and restLook the time between two looks: a
+// neighbour may give some away as a descriptor at this moment, and that must not keep others on the card.
+const (
+	looksAtRest = 5
+	restLook    = time.Second
+)
 
 // confirmFree asks the driver whether what left a card is free there. Memory that was given away as a descriptor stays while
 // that is open, and no process is seen to have it.
 func (s *Swapper) confirmFree(ctx context.Context, grants []slots.Grant, before map[string]int64) error {
 	var found error
-	for range looksAtRest {
+	for look := range looksAtRest {
+		if look > 0 {
+			select {
+			case <-ctx.Done():
+				return errors.Join(found, ctx.Err())
+			case <-time.After(s.LookEvery):
+			}
+		}
 		after, err := s.unexplained(ctx, grants)
 		if err != nil {
 			return err
@@ -320,7 +342,7 @@ func (s *Swapper) confirmFree(ctx context.Context, grants []slots.Grant, before 
 		for i := range grants {
 			for _, card := range grants[i].Cards {
 				if more := after[card.UUID] - before[card.UUID]; more > contextMB {
-					found = fmt.Errorf("container %s says that it is out, and %d MiB are still in use on card %d that no process is seen to have", grants[i].Container, more, card.Index)
+					found = fmt.Errorf("container %s says that it is out, and %d MiB more are in use on card %d that no process is seen to have: a descriptor holds on to them, its own or a neighbour's", grants[i].Container, more, card.Index)
 				}
 			}
 		}

@@ -23,6 +23,7 @@ import (
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/agent"
 	"github.com/elastic-ai/elastic/internal/agent/backend/conformance"
+	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
 	"github.com/elastic-ai/elastic/internal/agent/discovery"
 	"github.com/elastic-ai/elastic/internal/agent/share"
 	"github.com/elastic-ai/elastic/internal/agent/slots"
@@ -33,6 +34,7 @@ import (
 type shares struct {
 	out     map[string]bool
 	refused error
+	silent  error               // of some that do not answer when they are brought back
 	onCard  []discovery.Process // as the driver sees it
 	rests   int64               // what is in use on the card of what is out, by nobody (MiB)
 }
@@ -65,7 +67,7 @@ func (s *shares) Out(_ context.Context, of *share.Share) (int64, error) {
 
 func (s *shares) In(_ context.Context, of *share.Share) (int64, error) {
 	delete(s.out, of.ID)
-	return 512 << 20, nil
+	return 512 << 20, s.silent
 }
 
 func TestPodIsMovedWhenItIsSaid(t *testing.T) {
@@ -119,7 +121,7 @@ func TestPodIsMovedWhenItIsSaid(t *testing.T) {
 		}
 	}
 	moves.onCard, moves.rests = nil, 20000 // a descriptor holds on to it
-	if got := say("out"); got.Status != corev1.ConditionFalse || !strings.Contains(got.Message, "20000 MiB are still in use") || moves.out["3"] {
+	if got := say("out"); got.Status != corev1.ConditionFalse || !strings.Contains(got.Message, "20000 MiB more are in use") || moves.out["3"] {
 		t.Fatalf("held on to: %+v, out %v", got, moves.out)
 	}
 	moves.rests = 500
@@ -145,6 +147,31 @@ func TestPodIsMovedWhenItIsSaid(t *testing.T) {
 	grant.Backend = "mig"
 	if got := say("out"); got.Reason != "CannotMoveOut" || !strings.Contains(got.Message, "by mig") {
 		t.Fatalf("another backend: %+v", got)
+	}
+}
+
+// A process that does not answer when its pod is brought back waits for its memory: it is asked again until it has it.
+func TestWhoDoesNotAnswerIsAskedAgain(t *testing.T) {
+	grant := slots.Grant{Backend: "gpushare", Share: *conformance.Subject{}.Share("3", 0)}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: grant.Pod.Namespace, Name: grant.Pod.Name, UID: grant.UID, Annotations: map[string]string{egpu.SwapAnnotation: egpu.SwapIn},
+	}}
+	c := fake.NewClientBuilder().WithObjects(pod).WithStatusSubresource(pod).Build()
+	moves := &shares{out: map[string]bool{"3": true}, silent: fmt.Errorf("1 of 2 processes: %w", gpushare.ErrUnanswered)}
+	swapper := &agent.Swapper{Client: c, Shares: moves, OnCard: moves.processes, Grants: func() ([]slots.Grant, error) { return []slots.Grant{grant}, nil }}
+	for _, silent := range []bool{true, false} {
+		result, err := swapper.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+			t.Fatal(err)
+		}
+		said := egpu.SwapCondition(pod)
+		if said == nil || said.Reason != egpu.ReasonMovedIn || strings.Contains(said.Message, "1 of 2 processes") != silent || (result.RequeueAfter > 0) != silent {
+			t.Errorf("silent %t: %+v, looked at again after %s", silent, said, result.RequeueAfter)
+		}
+		moves.silent = nil
 	}
 }
 

@@ -103,24 +103,7 @@ func (b *Backend) processes(ctx context.Context, folder *tenantfolder.Folder, s 
 	ctx, cancel := context.WithTimeout(ctx, shareTimeout)
 	defer cancel()
 	found := make([]*Process, len(names))
-	defects := make(chan any, lanes)
-	var next atomic.Int64
-	var asking sync.WaitGroup
-	for range min(lanes, len(names)) {
-		asking.Go(func() {
-			defer func() { defects <- recover() }()
-			for i := int(next.Add(1)) - 1; i < len(names); i = int(next.Add(1)) - 1 {
-				found[i] = b.describe(ctx, folder, s, names[i])
-			}
-		})
-	}
-	asking.Wait()
-	close(defects)
-	for defect := range defects {
-		if defect != nil {
-			panic(defect) // where it is contained, with the share that it concerns
-		}
-	}
+	inLanes(len(names), func(i int) { found[i] = b.describe(ctx, folder, s, names[i]) })
 	var all []Process
 	for _, p := range found {
 		if p != nil {
@@ -128,6 +111,28 @@ func (b *Backend) processes(ctx context.Context, folder *tenantfolder.Folder, s 
 		}
 	}
 	return all, nil
+}
+
+// inLanes does something for each of some processes, a few at a time. A defect is one of the caller's.
+func inLanes(count int, do func(i int)) {
+	defects := make(chan any, lanes)
+	var next atomic.Int64
+	var doing sync.WaitGroup
+	for range min(lanes, count) {
+		doing.Go(func() {
+			defer func() { defects <- recover() }()
+			for i := int(next.Add(1)) - 1; i < count; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	doing.Wait()
+	close(defects)
+	for defect := range defects {
+		if defect != nil {
+			panic(defect) // where it is contained, with the share that it concerns
+		}
+	}
 }
 
 // describe the process behind a socket; nil if there is none.
@@ -158,7 +163,11 @@ func (b *Backend) Out(ctx context.Context, s *share.Share) (int64, error) {
 	return b.move(ctx, s, "out", "in")
 }
 
-// In brings it back.
+// ErrUnanswered says that the memory of those that answered was brought back, and that others did not answer: they may wait for
+// theirs still.
+var ErrUnanswered = errors.New("did not answer, and is asked again")
+
+// In brings it back. With ErrUnanswered it is to be asked again.
 func (b *Backend) In(ctx context.Context, s *share.Share) (int64, error) {
 	return b.move(ctx, s, "in", "")
 }
@@ -176,8 +185,11 @@ func (b *Backend) move(ctx context.Context, s *share.Share, how, back string) (i
 		}
 	}
 	var names []string
+	silent := 0
 	for _, p := range listening {
-		if !p.Silent {
+		if p.Silent {
+			silent++
+		} else {
 			names = append(names, strings.TrimPrefix(p.Socket, s.ID+"/"))
 		}
 	}
@@ -202,6 +214,9 @@ func (b *Backend) move(ctx context.Context, s *share.Share, how, back string) (i
 		// All of them: those that were not asked are held back, and who gave no answer may be on its way. It is told when
 		// it is there.
 		err = errors.Join(err, b.undo(ctx, folder, s, names, back, failed))
+	}
+	if err == nil && how == "in" && silent > 0 {
+		err = fmt.Errorf("%d of %d processes: %w", silent, len(listening), ErrUnanswered)
 	}
 	return bytes, err
 }

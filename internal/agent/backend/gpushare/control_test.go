@@ -3,6 +3,7 @@ package gpushare_test
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -27,6 +28,7 @@ type process struct {
 	stays   string // reason that it gives when it is asked how it is
 	out     bool
 	late    bool // gives no answer to out, and does it all the same
+	mute    bool // gives no answer to believe
 	// behind is how many calls it has to be let make before another's kernel ends.
 	behind int
 	waits  *process // for whom it has a kernel in flight
@@ -46,6 +48,9 @@ func (p *process) answer(line string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked = append(p.asked, line)
+	if p.mute {
+		return ""
+	}
 	switch word, step, _ := strings.Cut(line, " "); word {
 	case "hold":
 		if step != "" && p.behind > 0 {
@@ -183,6 +188,24 @@ func TestWhoDidNotAnswerIsMovedBack(t *testing.T) {
 	}
 	if first.out || second.out {
 		t.Errorf("the first is out: %t, the second: %t", first.out, second.out)
+	}
+}
+
+// One that does not answer when memory is brought back keeps no other waiting, and is not forgotten.
+func TestWhoDoesNotAnswerIsBroughtBackLater(t *testing.T) {
+	b, first, second := control(t), &process{}, &process{}
+	first.serve(t, b, "3", "1")
+	second.serve(t, b, "3", "2")
+	if _, err := b.Out(t.Context(), three()); err != nil {
+		t.Fatal(err)
+	}
+	second.mute = true
+	if bytes, err := b.In(t.Context(), three()); !errors.Is(err, gpushare.ErrUnanswered) || bytes != 500 || first.out {
+		t.Fatalf("one is mute: %d %v, the first is out: %t", bytes, err, first.out)
+	}
+	second.mute = false
+	if _, err := b.In(t.Context(), three()); err != nil || second.out {
+		t.Fatalf("it answers again: %v, it is out: %t", err, second.out)
 	}
 }
 

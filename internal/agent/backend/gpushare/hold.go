@@ -3,7 +3,6 @@ package gpushare
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/elastic-ai/elastic/internal/agent/share"
@@ -51,16 +50,7 @@ func (b *Backend) hold(ctx context.Context, folder *tenantfolder.Folder, s *shar
 // holdOnce asks each process, and says whether none of them has anything in flight.
 func (b *Backend) holdOnce(ctx context.Context, folder *tenantfolder.Folder, s *share.Share, names []string, request string) (bool, error) {
 	answers, failed := make([]held, len(names)), make([]error, len(names))
-	lane := make(chan struct{}, lanes)
-	var asking sync.WaitGroup
-	for i := range names {
-		lane <- struct{}{}
-		asking.Go(func() {
-			defer func() { <-lane }()
-			_, failed[i] = b.exchange(ctx, folder, s, names[i], request, &answers[i])
-		})
-	}
-	asking.Wait()
+	inLanes(len(names), func(i int) { _, failed[i] = b.exchange(ctx, folder, s, names[i], request, &answers[i]) })
 	settled := true
 	for i := range answers {
 		if old := refusal(""); errors.As(failed[i], &old) {
