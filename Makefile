@@ -79,6 +79,7 @@ with-nvml:
 # What "elastic up" starts. The rest is built when it is asked for: elastic-scheduler for --gpu-scheduler=plugin, the GPU
 # library and a node's programs for --real-node, elastic-web in a cluster.
 LATER := elastic-web
+STARTED := $(filter-out $(LATER),$(PROGRAMS)) elastic-sandbox
 .PHONY: build-first
 build-first: build-programs build-sandbox
 
@@ -118,10 +119,11 @@ print-goflags: ## Print the flags that make gives to Go; with export GOFLAGS="$$
 build-web: ## Build the page into internal/web/dist, where it is committed; takes Node
 	@cd web && { [ -d node_modules ] && [ node_modules -nt package-lock.json ] || npm install --silent --no-audit; } && npm run --silent build >/dev/null
 
-# Platforms that the programs below build for as well. The agent takes a C compiler of the platform, so here its types are
-# checked alone; the GPU library is for Linux nodes.
+# Platforms that the programs build for as well, so that "elastic up" finds there all that it starts. The agent is built without
+# the driver's library, for which it would take a C compiler of the platform, and has simulated cards; so compiled with it, its
+# types are checked alone (test-platforms). The GPU library is for Linux nodes.
 OTHERS = darwin/arm64 darwin/amd64 linux/arm64
-OTHER_PROGRAMS = .=./cmd/elastic,./cmd/elastic-queue,./cmd/elastic-gpu-scheduler,./cmd/elastic-web sandbox=./cmd/elastic-sandbox
+OTHER_PROGRAMS = .=$(subst $(space),$(comma),$(PROGRAMS:%=./cmd/%)) sandbox=./cmd/elastic-sandbox
 
 .PHONY: build-others
 build-others: $(PROGRESS) ## Compile and link for the platforms OTHERS, into bin/others; minutes for each the first time
@@ -170,7 +172,8 @@ release: images ## Archives and images of this version, with SBOMs, checksums, a
 release-archives: NUMBERED = -X github.com/elastic-ai/elastic/internal/version.number=$(VERSION)
 release-archives: release-programs $(if $(RELEASE_OTHERS),build-others)
 	@rm -f $(DIST)/elastic-* $(DIST)/SHA256SUMS*
-	cd tools/release && go run . -version $(VERSION) -out $(abspath $(DIST)) $(if $(SIGN_KEY),-key $(abspath $(SIGN_KEY))) \
+	cd tools/release && go run . -version $(VERSION) -out $(abspath $(DIST)) \
+		-with $(subst $(space),$(comma),$(filter-out $(if $(WITHOUT_SANDBOX),elastic-sandbox),$(STARTED))) $(if $(SIGN_KEY),-key $(abspath $(SIGN_KEY))) \
 		$(if $(RELEASED_IMAGES),-images $(RELEASED_IMAGES) -repository $(KO_DOCKER_REPO)) \
 		$(HOST)=$(CURDIR)/bin/released/$(HOST) $(if $(RELEASE_OTHERS),$(foreach p,$(subst /,-,$(OTHERS)),$(p)=$(CURDIR)/bin/others/$(p)))
 	@cat $(DIST)/SHA256SUMS
@@ -248,7 +251,7 @@ test-install: build ## Have go install take the programs and the sandbox, as mod
 
 .PHONY: test-platforms
 test-platforms: ## Check the types of what must build for other platforms, as each of them compiles it
-	cd tools/platforms && go run . -on $(subst $(space),$(comma),$(OTHERS)) $(OTHER_PROGRAMS:%=../../%) ../../.=./cmd/elastic-gpu-agent ../../.+cgo=./cmd/elastic-gpu-agent
+	cd tools/platforms && go run . -on $(subst $(space),$(comma),$(OTHERS)) $(OTHER_PROGRAMS:%=../../%) ../../.+cgo=./cmd/elastic-gpu-agent
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster

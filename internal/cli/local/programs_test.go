@@ -1,6 +1,9 @@
 package local
 
 import (
+	"cmp"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,5 +50,28 @@ func TestMissingProgram(t *testing.T) {
 	p := program{name: "elastic-gpu-scheduler", binary: "elastic-scheduler"}
 	if _, err := p.path(); err == nil || !strings.Contains(err.Error(), "elastic-scheduler is neither") || !strings.Contains(err.Error(), "make build") {
 		t.Errorf("a program that is not there: %v", err)
+	}
+}
+
+// What "elastic up" starts is what "make up" builds and a release has for each platform, so nothing of it is missing there.
+func TestProgramsAreReleased(t *testing.T) {
+	list, err := programs(t.TempDir(), UpOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, err := os.ReadFile("../../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(makefile), "\nLATER :=")
+	later, _, _ := strings.Cut(rest, "\n")
+	if !found || !strings.Contains(string(makefile), "\nSTARTED := $(filter-out $(LATER),$(PROGRAMS)) elastic-sandbox\n") {
+		t.Fatal("the Makefile names what is started in another way: compare with that")
+	}
+	for i := range list {
+		name := cmp.Or(list[i].binary, list[i].name)
+		if _, err := os.Stat("../../../cmd/" + name); err != nil || slices.Contains(strings.Fields(later), name) {
+			t.Errorf("\"elastic up\" starts %s, which \"make up\" does not build: %v, later %s", name, err, later)
+		}
 	}
 }
