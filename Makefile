@@ -209,15 +209,16 @@ PARTS = build verify lint test-unit test-tools test-install test-platforms test-
 AT_ONCE = test-operators+test-prometheus test-images+test-node
 SLOW_PARTS = test-sanitizers $(AT_ONCE) test-kueue-part test-rights
 
+# What this machine cannot run says why, also to tools/parts.sh, which prints it beside the part; in CI it fails for that.
+SKIP = skip() { echo "$@ does not run here: $$1"; [ -z "$${ELASTIC_SKIPPED:-}" ] || echo "$$1" >>"$$ELASTIC_SKIPPED/$@"; }
+
 .PHONY: test
 test: ## Run the tests and checks; the first time 50 minutes on two cores, downloads and builds included. Prints what each part took, and leaves nothing running or mounted
 	@tools/parts.sh $(PARTS)
-	@echo "all checks passed"
 
 .PHONY: test-all
 test-all: ## The same and the slow parts: sanitizers, operators, Kueue's suites, images, a real node. What CI runs
 	@tools/parts.sh $(PARTS) $(SLOW_PARTS)
-	@echo "all checks passed"
 
 # Each in a make of its own, since what is compiled otherwise depends on the goal.
 .PHONY: $(AT_ONCE)
@@ -300,7 +301,7 @@ SHOTS ?=
 
 .PHONY: test-web
 test-web: build ## Build the page again and compare, then look at each view in a real browser; takes Node and Chromium, which on Debian root fetches
-	@browser=$$(web/possible.sh) || { echo "no browser here"; exit 0; }; \
+	@$(SKIP); browser=$$(web/possible.sh) || { skip "no browser: $$browser"; exit 0; }; \
 	$(MAKE) --no-print-directory build-web && \
 	{ git diff --exit-code --stat -- internal/web/dist || { echo "the page is not what its source says: commit what 'make build-web' wrote"; exit 1; }; } && \
 	ELASTIC_BROWSER=$$browser ELASTIC_USES=$(USES) ELASTIC_SHOTS=$(if $(SHOTS),$(abspath $(SHOTS))) go test -count=1 -v ./test/web
@@ -320,10 +321,10 @@ test-rights: ## Compare what the programs did in the tests before with what they
 
 .PHONY: test-node
 test-node: build ## Run the agent on a real node with real containers, and the whole way of a workstation; Linux and root
-	@why=$$(sandbox/node/possible.sh); if [ -n "$$why" ]; then echo "no real node here: $$why"; exit 0; fi; \
+	@$(SKIP); why=$$(sandbox/node/possible.sh); if [ -n "$$why" ]; then skip "no real node: $$why"; exit 0; fi; \
 	$(MAKE) --no-print-directory build-node && $(MAKE) --no-print-directory -s -C native/cuda stub && \
 	ELASTIC_USES=$(USES) ELASTIC_REAL_NODE=1 go test -count=1 ./test/agent && \
-	if [ -x /usr/bin/python3 ]; then test/gpu/cluster --stub; else echo "no /usr/bin/python3 here: the whole way is not run"; fi
+	if [ -x /usr/bin/python3 ]; then test/gpu/cluster --stub; else skip "no /usr/bin/python3 for the whole way"; fi
 
 .PHONY: test-operators
 test-operators: build build-operators ## Run real job operators beside Elastic
@@ -341,7 +342,7 @@ test-migration: build build-kueue ## Put Elastic into the place of a running Kue
 
 .PHONY: test-clients
 test-clients: build ## Run clients that others wrote: Kubernetes' Python client submits and watches
-	@why=$$(test/clients/fetch.sh $(CURDIR)/bin/python); if [ -n "$$why" ]; then echo "no Python client here: $$why"; exit 0; fi; \
+	@$(SKIP); why=$$(test/clients/fetch.sh $(CURDIR)/bin/python); if [ -n "$$why" ]; then skip "no Python client: $$why"; exit 0; fi; \
 	ELASTIC_USES=$(USES) ELASTIC_PYTHON=$(CURDIR)/bin/python go test -count=1 ./test/clients
 
 .PHONY: build-kueue
@@ -443,7 +444,7 @@ bench-local: build-first ## What the local cluster takes of this machine, at res
 
 .PHONY: bench-web
 bench-web: build-programs ## The page with 5,000 nodes and 20,000 workloads in a real browser, on a machine with nothing else to do; fails where it is too slow
-	@browser=$$(web/possible.sh) || { echo "no browser here"; exit 0; }; \
+	@$(SKIP); browser=$$(web/possible.sh) || { skip "no browser: $$browser"; exit 0; }; \
 	{ [ -d web/node_modules ] || (cd web && npm install --silent --no-audit); } && \
 	ELASTIC_BROWSER=$$browser ELASTIC_BARS=1 go test -count=1 -v ./test/web -run TestScale
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prints the browser that tests the page, after fetching what is missing where that is possible, or fails and says why not.
+# Prints the browser that tests the page, after fetching what is missing where that is possible, or fails and prints why not.
 missing=""
-command -v node >/dev/null && command -v npm >/dev/null || missing="nodejs npm"
+command -v node >/dev/null && command -v npm >/dev/null || missing=" nodejs npm"
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 [ -n "$browser" ] || missing="$missing chromium"
 if [ -n "$missing" ]; then
@@ -12,7 +12,7 @@ if [ -n "$missing" ]; then
 	fi
 	browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 	if [ -z "$browser" ] || ! command -v npm >/dev/null; then
-		echo "it takes$missing" >&2
+		echo "it takes$missing"
 		exit 1
 	fi
 fi
