@@ -30,7 +30,8 @@ EDITED := -toolexec=$(CURDIR)/tools/compiler.sh '-gcflags=k8s.io/client-go/tools
 ifndef GIVEN_GOFLAGS
 export GIVEN_GOFLAGS := $(shell go env GOFLAGS) # again in each make that a make starts
 endif
-ifeq ($(filter $(AS_GO_DOES),$(MAKECMDGOALS)),)
+# bench-busy measures what "make up" has built.
+ifeq ($(filter $(AS_GO_DOES),$(filter-out bench-busy,$(MAKECMDGOALS))),)
 # Tests do not vet what "make lint" vets, for which all of Kubernetes is read again; those of modules that it does not look at say -vet=.
 export GOFLAGS := $(strip $(GIVEN_GOFLAGS) -vet=off -tags=$(HOST_TAGS) '-gcflags=all=-dwarf=false -l' $(INLINED:%=-gcflags=%=-dwarf=false) $(EDITED))
 else
@@ -441,6 +442,10 @@ coldstart: ## "make up" as a new user meets it: a fresh clone, an empty home, em
 .PHONY: bench-local
 bench-local: build-first ## What the local cluster takes of this machine, at rest and beside JOBS (1000) jobs that wait
 	@JOBS=$(or $(JOBS),1000) tools/cost.sh
+
+.PHONY: bench-busy
+bench-busy: build-first ## The local cluster beside LOOPS (15) busy loops, then with 2 GiB of memory; STAY=180 seconds each. Fails where a program ends or loses its lease
+	@tools/busy.sh
 
 .PHONY: bench-web
 bench-web: build-programs ## The page with 5,000 nodes and 20,000 workloads in a real browser, on a machine with nothing else to do; fails where it is too slow
