@@ -45,6 +45,8 @@ TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 # For what compiles or reads much, outside of tools/progress and tools/compiler.sh, which do the same: collecting garbage is a
 # quarter to nearly half of that.
 LESS_GARBAGE = GOGC=$${GOGC:-400} GOMEMLIMIT=$${GOMEMLIMIT:-4GiB}
+# What is silent for long says before it what it does, and then for how long it has run.
+WAIT := $(CURDIR)/tools/waiting.sh
 MODULES := . sandbox scheduler
 
 .PHONY: help
@@ -118,7 +120,7 @@ print-goflags: ## Print the flags that make gives to Go; with export GOFLAGS="$$
 
 .PHONY: build-web
 build-web: ## Build the page into internal/web/dist, where it is committed; takes Node
-	@cd web && { [ -d node_modules ] && [ node_modules -nt package-lock.json ] || npm install --silent --no-audit; } && npm run --silent build >/dev/null
+	@cd web && { [ -d node_modules ] && [ node_modules -nt package-lock.json ] || $(WAIT) "npm fetches what the page is built with: half a minute to two" npm install --silent --no-audit; } && npm run --silent build >/dev/null
 
 # Platforms that the programs build for as well, so that "elastic up" finds there all that it starts. The agent is built without
 # the driver's library, for which it would take a C compiler of the platform, and has simulated cards; so compiled with it, its
@@ -193,13 +195,13 @@ release-programs: build-native $(PROGRESS)
 
 .PHONY: generate
 generate: ## Write the generated files again (CRDs, deep copies)
-	$(TOOL) controller-gen crd:generateEmbeddedObjectMeta=true \
+	@$(WAIT) "controller-gen writes Kueue's CRDs: seconds, 2 minutes the first time, when it is compiled" $(TOOL) controller-gen crd:generateEmbeddedObjectMeta=true \
 		paths="sigs.k8s.io/kueue/apis/kueue/v1beta1;sigs.k8s.io/kueue/apis/kueue/v1beta2" output:crd:dir=deploy/crd
-	$(TOOL) controller-gen object paths=./api/elasticgpu/v1alpha1
-	$(TOOL) controller-gen object crd paths="./api/cloud/v1alpha1;./api/jobs/v1alpha1;./api/queuepolicy/v1alpha1" output:crd:dir=deploy/crd
-	$(TOOL) controller-gen crd:generateEmbeddedObjectMeta=true \
+	@$(WAIT) "controller-gen writes deep copies and Elastic's CRDs: seconds" $(TOOL) controller-gen object paths=./api/elasticgpu/v1alpha1
+	@$(TOOL) controller-gen object crd paths="./api/cloud/v1alpha1;./api/jobs/v1alpha1;./api/queuepolicy/v1alpha1" output:crd:dir=deploy/crd
+	@$(TOOL) controller-gen crd:generateEmbeddedObjectMeta=true \
 		paths="./api/elasticgpu/v1alpha;./api/elasticgpu/v1alpha1" output:crd:dir=deploy/crd
-	cd tools/render && go run . -namespace elastic-queue -values ../../deploy/install/values.yaml ../../deploy/chart >../../deploy/install/elastic.yaml
+	@cd tools/render && $(WAIT) "the chart is rendered into deploy/install: seconds, a minute the first time" go run . -namespace elastic-queue -values ../../deploy/install/values.yaml ../../deploy/chart >../../deploy/install/elastic.yaml
 
 ##@ Check
 
@@ -246,14 +248,15 @@ test-tools: ## Run the tests of what builds, checks and releases
 	for tool in progress platforms release; do (cd tools/$$tool && go vet . && go test .); done
 	tools/parts_test.sh
 	tools/compiler_test.sh
+	tools/waiting_test.sh
 
 .PHONY: test-install
 test-install: build ## Have go install take the programs and the sandbox, as modules of a proxy in a folder
-	cd tools/install && go vet . && go test -count=1 .
+	cd tools/install && go vet . && $(WAIT) "go install builds all programs, of which most are there: a minute or two" go test -count=1 .
 
 .PHONY: test-platforms
 test-platforms: ## Check the types of what must build for other platforms, as each of them compiles it
-	cd tools/platforms && go run . -on $(subst $(space),$(comma),$(OTHERS)) $(OTHER_PROGRAMS:%=../../%) ../../.+cgo=./cmd/elastic-gpu-agent
+	@cd tools/platforms && $(WAIT) "types of all packages for $(words $(OTHERS)) other platforms: a minute for each" go run . -on $(subst $(space),$(comma),$(OTHERS)) $(OTHER_PROGRAMS:%=../../%) ../../.+cgo=./cmd/elastic-gpu-agent
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster
@@ -352,7 +355,7 @@ build-kueue: $(PROGRESS)
 
 .PHONY: test-images
 test-images: build-native ## Make a release with a key of its own, images into a registry on this machine; read it and run what is inside
-	cd tools/images && go test -count=1 -timeout 30m .
+	cd tools/images && $(WAIT) "a release and all images are built and run: 10 minutes" go test -count=1 -timeout 30m .
 
 # Whole programs through faults that a seed chooses; docs/design/faults.md.
 FAULTS ?= 100000
@@ -389,15 +392,15 @@ build-operators: $(PROGRESS)
 
 .PHONY: lint
 lint: ## Check style, import rules and complexity
-	$(LESS_GARBAGE) $(TOOL) golangci-lint run ./...
-	cd sandbox && go vet ./...
-	cd scheduler && go vet ./...
+	@$(LESS_GARBAGE) $(WAIT) "golangci-lint reads all packages: 3 to 7 minutes on two cores, 1 once they are known" $(TOOL) golangci-lint run ./...
+	@cd sandbox && $(WAIT) "go vet of the sandbox: 2 minutes the first time" go vet ./...
+	@cd scheduler && $(WAIT) "go vet of the scheduler with the plugin: a minute the first time" go vet ./...
 
 .PHONY: verify
 verify: generate check-format ## Check that generated files and formatting are up to date
 	@git diff --exit-code -- deploy/crd deploy/install api || { echo "generated files changed: commit what 'make generate' wrote"; exit 1; }
-	cd tools/render && go test -vet= ./...
-	@for module in $(MODULES); do (cd $$module && go mod tidy -diff); done
+	@cd tools/render && $(WAIT) "tests of the chart: seconds, a minute the first time" go test -vet= ./...
+	@for module in $(MODULES); do (cd $$module && $(WAIT) "go mod tidy of $$module, which is to change nothing: half a minute the first time" go mod tidy -diff); done
 	@! grep -nE '^(replace|exclude)' go.mod sandbox/go.mod || { echo "go install takes no module with these lines"; exit 1; }
 
 ##@ Measure
@@ -450,7 +453,7 @@ bench-busy: build-first ## The local cluster beside LOOPS (15) busy loops, then 
 .PHONY: bench-web
 bench-web: build-programs ## The page with 5,000 nodes and 20,000 workloads in a real browser, on a machine with nothing else to do; fails where it is too slow
 	@$(SKIP); browser=$$(web/possible.sh) || { skip "no browser: $$browser"; exit 0; }; \
-	{ [ -d web/node_modules ] || (cd web && npm install --silent --no-audit); } && \
+	{ [ -d web/node_modules ] || (cd web && $(WAIT) "npm fetches what the page is built with: half a minute to two" npm install --silent --no-audit); } && \
 	ELASTIC_BROWSER=$$browser ELASTIC_BARS=1 go test -count=1 -v ./test/web -run TestScale
 
 .PHONY: bench-placement
