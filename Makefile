@@ -408,7 +408,7 @@ lint: ## Check style, import rules and complexity
 verify: generate check-format ## Check that generated files and formatting are up to date
 	@git diff --exit-code -- deploy/crd deploy/install api || { echo "generated files changed: commit what 'make generate' wrote"; exit 1; }
 	@cd tools/render && $(WAIT) "tests of the chart: seconds, a minute the first time" go test -vet= ./...
-	@for module in $(MODULES); do (cd $$module && $(WAIT) "go mod tidy of $$module, which is to change nothing: half a minute the first time" go mod tidy -diff); done
+	@for module in $(MODULES); do (cd $$module && $(WAIT) "go mod tidy of the module in $$module, which must change nothing: half a minute the first time" go mod tidy -diff); done
 	@! grep -nE '^(replace|exclude)' go.mod sandbox/go.mod || { echo "go install takes no module with these lines"; exit 1; }
 
 ##@ Measure
