@@ -30,7 +30,8 @@ EDITED := -toolexec=$(CURDIR)/tools/compiler.sh '-gcflags=k8s.io/client-go/tools
 ifndef GIVEN_GOFLAGS
 export GIVEN_GOFLAGS := $(shell go env GOFLAGS) # again in each make that a make starts
 endif
-ifeq ($(filter $(AS_GO_DOES),$(MAKECMDGOALS)),)
+# bench-busy measures what "make up" has built.
+ifeq ($(filter $(AS_GO_DOES),$(filter-out bench-busy,$(MAKECMDGOALS))),)
 # Tests do not vet what "make lint" vets, for which all of Kubernetes is read again; those of modules that it does not look at say -vet=.
 export GOFLAGS := $(strip $(GIVEN_GOFLAGS) -vet=off -tags=$(HOST_TAGS) '-gcflags=all=-dwarf=false -l' $(INLINED:%=-gcflags=%=-dwarf=false) $(EDITED))
 else
@@ -44,16 +45,26 @@ TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 # For what compiles or reads much, outside of tools/progress and tools/compiler.sh, which do the same: collecting garbage is a
 # quarter to nearly half of that.
 LESS_GARBAGE = GOGC=$${GOGC:-400} GOMEMLIMIT=$${GOMEMLIMIT:-4GiB}
+# What is silent for long says before it what it does, and then for how long it has run.
+WAIT := $(CURDIR)/tools/waiting.sh
 MODULES := . sandbox scheduler
 
 .PHONY: help
 help: ## Show this help
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {print "\n" substr($$0, 5)} \
+		/^[a-z0-9-]+:.*## / { \
+			gsub(/\$$\$$/, "$$"); words = split($$2, word, " "); line = sprintf("  make %-19s", $$1); \
+			for (i = 1; i <= words; i++) { \
+				if (length(line " " word[i]) > 120) {print line; line = sprintf("%26s", "")} \
+				line = line " " word[i] \
+			} \
+			print line \
+		}' $(firstword $(MAKEFILE_LIST))
 
 ##@ Use
 
 .PHONY: up
-up: build-first ## Build, start a local cluster in the background and send a first job through it; CLOUDS=1 with simulated clouds
+up: build-first ## Build, start a local cluster in the background and send a first job through it; CLOUDS=1 adds simulated clouds
 	bin/elastic up --detach $(if $(CLOUDS),--clouds)
 
 .PHONY: down
@@ -67,7 +78,7 @@ down: ## End the local cluster
 ifndef BUILT
 build: with-nvml build-first build-rest build-scheduler build-native
 endif
-build: ## Build the programs into bin/
+build: ## Build all programs into bin/
 
 # The agent loads the driver's library, which takes cgo and a C compiler. "make up" has simulated cards, and none of this machine's;
 # once they were asked for, it has those, too.
@@ -79,6 +90,7 @@ with-nvml:
 # What "elastic up" starts. The rest is built when it is asked for: elastic-scheduler for --gpu-scheduler=plugin, the GPU
 # library and a node's programs for --real-node, elastic-web in a cluster.
 LATER := elastic-web
+STARTED := $(filter-out $(LATER),$(PROGRAMS)) elastic-sandbox
 .PHONY: build-first
 build-first: build-programs build-sandbox
 
@@ -111,20 +123,21 @@ build-node: with-nvml build-programs ## Build what "elastic up --real-node" runs
 	@PROGRESS=$(CURDIR)/$(PROGRESS) sandbox/node/build.sh bin/node
 
 .PHONY: print-goflags
-print-goflags: ## Print the flags that make gives to Go; with export GOFLAGS="$$(make -s print-goflags)" go test uses what make has built
+print-goflags: ## Print the flags that make gives to Go. After export GOFLAGS="$$(make -s print-goflags)" your own go test uses what make has built
 	@echo "$(GOFLAGS)"
 
 .PHONY: build-web
 build-web: ## Build the page into internal/web/dist, where it is committed; takes Node
-	@cd web && { [ -d node_modules ] && [ node_modules -nt package-lock.json ] || npm install --silent --no-audit; } && npm run --silent build >/dev/null
+	@cd web && { [ -d node_modules ] && [ node_modules -nt package-lock.json ] || $(WAIT) "npm fetches what the page is built with: half a minute to two" npm install --silent --no-audit; } && npm run --silent build >/dev/null
 
-# Platforms that the programs below build for as well. The agent takes a C compiler of the platform, so here its types are
-# checked alone; the GPU library is for Linux nodes.
+# Platforms that the programs build for as well, so that "elastic up" finds there all that it starts. The agent is built without
+# the driver's library, for which it would take a C compiler of the platform, and has simulated cards; so compiled with it, its
+# types are checked alone (test-platforms). The GPU library is for Linux nodes.
 OTHERS = darwin/arm64 darwin/amd64 linux/arm64
-OTHER_PROGRAMS = .=./cmd/elastic,./cmd/elastic-queue,./cmd/elastic-gpu-scheduler,./cmd/elastic-web sandbox=./cmd/elastic-sandbox
+OTHER_PROGRAMS = .=$(subst $(space),$(comma),$(PROGRAMS:%=./cmd/%)) sandbox=./cmd/elastic-sandbox
 
 .PHONY: build-others
-build-others: $(PROGRESS) ## Compile and link for the platforms OTHERS, into bin/others; minutes for each the first time
+build-others: $(PROGRESS) ## Build the programs for macOS and linux/arm64 (OTHERS) into bin/others; minutes for each the first time
 	@for platform in $(OTHERS); do for module in $(OTHER_PROGRAMS); do \
 		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(PROGRESS) -say "$${module##*/} for $$platform" -dir $${module%%=*} -tags $(TAGS) -ldflags "-s -w $(NUMBERED)" \
 			-o $(CURDIR)/bin/others/$${platform/\//-}/ $$(tr , ' ' <<<"$${module#*=}"); \
@@ -163,14 +176,15 @@ DIST ?= $(CURDIR)/bin/dist
 RELEASED_NATIVE = bin/libelasticgpu.so bin/elastic-gpu-arbiter $(NATIVE_REMOTE:%=native/remote/build/%)
 
 .PHONY: release
-release: images ## Archives and images of this version, with SBOMs, checksums, and signatures where SIGN_KEY names a key
+release: images ## Build archives and images of this version, with SBOMs and checksums; SIGN_KEY=FILE signs them, RELEASE_OTHERS=1 adds other platforms
 	@$(MAKE) --no-print-directory release-archives RELEASED_IMAGES=$(IMAGES)
 
 .PHONY: release-archives
 release-archives: NUMBERED = -X github.com/elastic-ai/elastic/internal/version.number=$(VERSION)
 release-archives: release-programs $(if $(RELEASE_OTHERS),build-others)
 	@rm -f $(DIST)/elastic-* $(DIST)/SHA256SUMS*
-	cd tools/release && go run . -version $(VERSION) -out $(abspath $(DIST)) $(if $(SIGN_KEY),-key $(abspath $(SIGN_KEY))) \
+	cd tools/release && go run . -version $(VERSION) -out $(abspath $(DIST)) \
+		-with $(subst $(space),$(comma),$(filter-out $(if $(WITHOUT_SANDBOX),elastic-sandbox),$(STARTED))) $(if $(SIGN_KEY),-key $(abspath $(SIGN_KEY))) \
 		$(if $(RELEASED_IMAGES),-images $(RELEASED_IMAGES) -repository $(KO_DOCKER_REPO)) \
 		$(HOST)=$(CURDIR)/bin/released/$(HOST) $(if $(RELEASE_OTHERS),$(foreach p,$(subst /,-,$(OTHERS)),$(p)=$(CURDIR)/bin/others/$(p)))
 	@cat $(DIST)/SHA256SUMS
@@ -189,13 +203,13 @@ release-programs: build-native $(PROGRESS)
 
 .PHONY: generate
 generate: ## Write the generated files again (CRDs, deep copies)
-	$(TOOL) controller-gen crd:generateEmbeddedObjectMeta=true \
+	@$(WAIT) "controller-gen writes Kueue's CRDs: seconds, 2 minutes the first time, when it is compiled" $(TOOL) controller-gen crd:generateEmbeddedObjectMeta=true \
 		paths="sigs.k8s.io/kueue/apis/kueue/v1beta1;sigs.k8s.io/kueue/apis/kueue/v1beta2" output:crd:dir=deploy/crd
-	$(TOOL) controller-gen object paths=./api/elasticgpu/v1alpha1
-	$(TOOL) controller-gen object crd paths="./api/cloud/v1alpha1;./api/jobs/v1alpha1;./api/queuepolicy/v1alpha1" output:crd:dir=deploy/crd
-	$(TOOL) controller-gen crd:generateEmbeddedObjectMeta=true \
+	@$(WAIT) "controller-gen writes deep copies and Elastic's CRDs: seconds" $(TOOL) controller-gen object paths=./api/elasticgpu/v1alpha1
+	@$(TOOL) controller-gen object crd paths="./api/cloud/v1alpha1;./api/jobs/v1alpha1;./api/queuepolicy/v1alpha1" output:crd:dir=deploy/crd
+	@$(TOOL) controller-gen crd:generateEmbeddedObjectMeta=true \
 		paths="./api/elasticgpu/v1alpha;./api/elasticgpu/v1alpha1" output:crd:dir=deploy/crd
-	cd tools/render && go run . -namespace elastic-queue -values ../../deploy/install/values.yaml ../../deploy/chart >../../deploy/install/elastic.yaml
+	@cd tools/render && $(WAIT) "the chart is rendered into deploy/install: seconds, a minute the first time" go run . -namespace elastic-queue -values ../../deploy/install/values.yaml ../../deploy/chart >../../deploy/install/elastic.yaml
 
 ##@ Check
 
@@ -206,15 +220,16 @@ PARTS = build verify lint test-unit test-tools test-install test-platforms test-
 AT_ONCE = test-operators+test-prometheus test-images+test-node
 SLOW_PARTS = test-sanitizers $(AT_ONCE) test-kueue-part test-rights
 
+# What this machine cannot run says why, also to tools/parts.sh, which prints it beside the part; in CI it fails for that.
+SKIP = skip() { echo "$@ does not run here: $$1"; [ -z "$${ELASTIC_SKIPPED:-}" ] || echo "$$1" >>"$$ELASTIC_SKIPPED/$@"; }
+
 .PHONY: test
-test: ## Run the tests and checks; the first time 50 minutes on two cores, downloads and builds included. Prints what each part took, and leaves nothing running or mounted
+test: ## Run the tests and checks: about 50 minutes on two cores the first time, with downloads and builds. Prints what each part took, and leaves nothing running or mounted
 	@tools/parts.sh $(PARTS)
-	@echo "all checks passed"
 
 .PHONY: test-all
-test-all: ## The same and the slow parts: sanitizers, operators, Kueue's suites, images, a real node. What CI runs
+test-all: ## Run the same and the slow parts, as CI does: sanitizers, operators, a part of Kueue's suites, images, a real node
 	@tools/parts.sh $(PARTS) $(SLOW_PARTS)
-	@echo "all checks passed"
 
 # Each in a make of its own, since what is compiled otherwise depends on the goal.
 .PHONY: $(AT_ONCE)
@@ -224,7 +239,7 @@ in-own-make/%:
 	@$(MAKE) --no-print-directory -j1 $*
 
 .PHONY: test-quick
-test-quick: ## What an edit most likely breaks: formatting, vet, the tests that need no cluster, the long ones shorter. Says how long it took
+test-quick: ## Run what an edit most likely breaks: formatting, vet, and the tests that need no cluster, the long ones shortened
 	@tools/parts.sh check-format test-short
 
 # With a fifth of the cases of each property, and without what only testing.Short() leaves out.
@@ -237,18 +252,19 @@ check-format:
 	@test -z "$$(git ls-files '*.go' | xargs gofmt -l)" || { echo "run gofmt on:"; git ls-files '*.go' | xargs gofmt -l; exit 1; }
 
 .PHONY: test-tools
-test-tools: ## Run the tests of what builds, checks and releases
+test-tools: ## Test the tools that build, check and release
 	for tool in progress platforms release; do (cd tools/$$tool && go vet . && go test .); done
 	tools/parts_test.sh
 	tools/compiler_test.sh
+	tools/waiting_test.sh
 
 .PHONY: test-install
-test-install: build ## Have go install take the programs and the sandbox, as modules of a proxy in a folder
-	cd tools/install && go vet . && go test -count=1 .
+test-install: build ## Install the programs and the sandbox with go install, from a module proxy in a folder
+	cd tools/install && go vet . && $(WAIT) "go install builds all programs, of which most are there: a minute or two" go test -count=1 .
 
 .PHONY: test-platforms
-test-platforms: ## Check the types of what must build for other platforms, as each of them compiles it
-	cd tools/platforms && go run . -on $(subst $(space),$(comma),$(OTHERS)) $(OTHER_PROGRAMS:%=../../%) ../../.=./cmd/elastic-gpu-agent ../../.+cgo=./cmd/elastic-gpu-agent
+test-platforms: ## Check that the programs compile for macOS and linux/arm64 (OTHERS), by their types
+	@cd tools/platforms && $(WAIT) "types of all packages for $(words $(OTHERS)) other platforms: a minute for each" go run . -on $(subst $(space),$(comma),$(OTHERS)) $(OTHER_PROGRAMS:%=../../%) ../../.+cgo=./cmd/elastic-gpu-agent
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster
@@ -272,12 +288,12 @@ test-sandbox: ## Run the sandbox's own tests, and those of the scheduler with th
 	cd scheduler && go test ./...
 
 .PHONY: test-native
-test-native: ## Run the tests of the GPU library, and of cards of other nodes, against a stub driver
+test-native: ## Test the GPU library, and cards of other nodes, against a stub driver
 	@$(MAKE) --no-print-directory -s -C native/cuda test
 	@$(MAKE) --no-print-directory -s -C native/remote test
 
 .PHONY: test-sanitizers
-test-sanitizers: ## Run them under the sanitizers, those that test-native does not run so
+test-sanitizers: ## Run those tests of test-native under sanitizers that it does not run so itself
 	@$(MAKE) --no-print-directory -s -j2 -C native/cuda sanitize-rest
 	@$(MAKE) --no-print-directory -s -j2 -C native/remote sanitize
 
@@ -296,14 +312,14 @@ test-e2e: build ## Run the programs against the sandbox
 SHOTS ?=
 
 .PHONY: test-web
-test-web: build ## Build the page again and compare, then look at each view in a real browser; takes Node and Chromium, which on Debian root fetches
-	@browser=$$(web/possible.sh) || { echo "no browser here"; exit 0; }; \
+test-web: build ## Build the page again and compare it, then look at each view in a real browser. Takes Node and Chromium, which are fetched on Debian as root
+	@$(SKIP); browser=$$(web/possible.sh) || { skip "no browser: $$browser"; exit 0; }; \
 	$(MAKE) --no-print-directory build-web && \
 	{ git diff --exit-code --stat -- internal/web/dist || { echo "the page is not what its source says: commit what 'make build-web' wrote"; exit 1; }; } && \
 	ELASTIC_BROWSER=$$browser ELASTIC_USES=$(USES) ELASTIC_SHOTS=$(if $(SHOTS),$(abspath $(SHOTS))) go test -count=1 -v ./test/web
 
 .PHONY: test-prometheus
-test-prometheus: build build-prometheus ## Have Prometheus itself scrape the queue, and the page ask it for the past
+test-prometheus: build build-prometheus ## Let Prometheus scrape the queue, and the page ask it for the past
 	ELASTIC_USES=$(USES) ELASTIC_PROMETHEUS=$(CURDIR)/bin/prometheus/prometheus go test -count=1 ./test/web -run TestPrometheus
 
 # Without the ways in which it finds targets of clouds: the test names its own.
@@ -312,15 +328,15 @@ build-prometheus: $(PROGRESS)
 	@$(PROGRESS) -say "Prometheus" -dir test/web/prometheus -tags remove_all_sd -ldflags "-s -w" -o $(CURDIR)/bin/prometheus/ github.com/prometheus/prometheus/cmd/prometheus
 
 .PHONY: test-rights
-test-rights: ## Compare what the programs did in the tests before with what they are allowed
+test-rights: ## Compare what the programs did in earlier tests with what their roles allow
 	ELASTIC_USES=$(USES) go test -count=1 ./test/rights
 
 .PHONY: test-node
-test-node: build ## Run the agent on a real node with real containers, and the whole way of a workstation; Linux and root
-	@why=$$(sandbox/node/possible.sh); if [ -n "$$why" ]; then echo "no real node here: $$why"; exit 0; fi; \
+test-node: build ## Run the agent on a real node with real containers, and set up a workstation from the start. Takes Linux and root
+	@$(SKIP); why=$$(sandbox/node/possible.sh); if [ -n "$$why" ]; then skip "no real node: $$why"; exit 0; fi; \
 	$(MAKE) --no-print-directory build-node && $(MAKE) --no-print-directory -s -C native/cuda stub && \
 	ELASTIC_USES=$(USES) ELASTIC_REAL_NODE=1 go test -count=1 ./test/agent && \
-	if [ -x /usr/bin/python3 ]; then test/gpu/cluster --stub; else echo "no /usr/bin/python3 here: the whole way is not run"; fi
+	if [ -x /usr/bin/python3 ]; then test/gpu/cluster --stub; else skip "no /usr/bin/python3 for the whole way"; fi
 
 .PHONY: test-operators
 test-operators: build build-operators ## Run real job operators beside Elastic
@@ -333,12 +349,12 @@ test-kills: build build-operators ## Kill queue, Karpenter and control plane at 
 	ELASTIC_USES=$(USES) ELASTIC_OPERATORS=$(CURDIR)/bin/operators KARPENTER_KILLS=$(KILLS) go test -count=1 -timeout 4h -v -run TestKarpenter/killed ./test/operators
 
 .PHONY: test-migration
-test-migration: build build-kueue ## Put Elastic into the place of a running Kueue, and back; kueuectl's commands at both
+test-migration: build build-kueue ## Replace a running Kueue with Elastic, and back; type kueuectl's commands at both
 	ELASTIC_USES=$(USES) ELASTIC_KUEUE=$(CURDIR)/bin/kueue go test -count=1 ./test/migration
 
 .PHONY: test-clients
-test-clients: build ## Run clients that others wrote: Kubernetes' Python client submits and watches
-	@why=$$(test/clients/fetch.sh $(CURDIR)/bin/python); if [ -n "$$why" ]; then echo "no Python client here: $$why"; exit 0; fi; \
+test-clients: build ## Run clients that others wrote: Kubernetes' Python client submits jobs and watches them
+	@$(SKIP); why=$$(test/clients/fetch.sh $(CURDIR)/bin/python); if [ -n "$$why" ]; then skip "no Python client: $$why"; exit 0; fi; \
 	ELASTIC_USES=$(USES) ELASTIC_PYTHON=$(CURDIR)/bin/python go test -count=1 ./test/clients
 
 .PHONY: build-kueue
@@ -346,8 +362,8 @@ build-kueue: $(PROGRESS)
 	@$(PROGRESS) -say "Kueue and kueuectl" -dir test/migration/kueue -ldflags "-s -w" -o $(CURDIR)/bin/kueue/ sigs.k8s.io/kueue/cmd/kueue sigs.k8s.io/kueue/cmd/kueuectl
 
 .PHONY: test-images
-test-images: build-native ## Make a release with a key of its own, images into a registry on this machine; read it and run what is inside
-	cd tools/images && go test -count=1 -timeout 30m .
+test-images: build-native ## Make a signed release with images in a registry on this machine, read it, and run what is inside
+	cd tools/images && $(WAIT) "a release and all images are built and run: 10 minutes" go test -count=1 -timeout 30m .
 
 # Whole programs through faults that a seed chooses; docs/design/faults.md.
 FAULTS ?= 100000
@@ -360,14 +376,14 @@ simulate-faults: ## Run whole programs through FAULTS faults, and name the seeds
 SUITE ?= singlecluster/webhook/core
 
 .PHONY: test-kueue
-test-kueue: build-programs build-sandbox ## Kueue's own suites against elastic-queue; SUITE=all|FOLDER,..., FOCUS=regexp, REST=1 what did not pass yet, KUEUE=1 runs Kueue itself, WRITE=1 its page
+test-kueue: build-programs build-sandbox ## Run Kueue's own suites against elastic-queue: SUITE=all or folders, FOCUS=regexp, REST=1 for what did not pass yet, KUEUE=1 against Kueue itself, WRITE=1 to write its page
 	cd test/kueue && go run . -suite '$(SUITE)' $(if $(FOCUS),-focus '$(FOCUS)') $(if $(REST),-rest) $(if $(LIMIT),-limit $(LIMIT)) $(if $(PROCESSES),-processes $(PROCESSES)) $(if $(KUEUE),-own) $(if $(WRITE),-write docs/reference/kueue-conformance.md)
 
 # A part of Kueue's suites that takes a few minutes: all of webhook/core, about half of scheduler.
 KUEUE_PART ?= Scheduler when (Scheduling|Using|Queueing|Reserving|Deleting|Cohort|Creating|Referencing|The workload)
 
 .PHONY: test-kueue-part
-test-kueue-part: build-programs build-sandbox ## A part of Kueue's own suites against elastic-queue, in a few minutes
+test-kueue-part: build-programs build-sandbox ## Run a part of Kueue's own suites against elastic-queue, in a few minutes
 	cd test/kueue && go run . -attempts 2 -suite singlecluster/webhook/core
 	cd test/kueue && go run . -attempts 2 -suite singlecluster/scheduler -focus '$(KUEUE_PART)'
 	cd bench && go test -vet= ./admission # the engines side by side still compile, and bring the same work to its end
@@ -384,15 +400,15 @@ build-operators: $(PROGRESS)
 
 .PHONY: lint
 lint: ## Check style, import rules and complexity
-	$(LESS_GARBAGE) $(TOOL) golangci-lint run ./...
-	cd sandbox && go vet ./...
-	cd scheduler && go vet ./...
+	@$(LESS_GARBAGE) $(WAIT) "golangci-lint reads all packages: 3 to 7 minutes on two cores, 1 once they are known" $(TOOL) golangci-lint run ./...
+	@cd sandbox && $(WAIT) "go vet of the sandbox: 2 minutes the first time" go vet ./...
+	@cd scheduler && $(WAIT) "go vet of the scheduler with the plugin: a minute the first time" go vet ./...
 
 .PHONY: verify
 verify: generate check-format ## Check that generated files and formatting are up to date
 	@git diff --exit-code -- deploy/crd deploy/install api || { echo "generated files changed: commit what 'make generate' wrote"; exit 1; }
-	cd tools/render && go test -vet= ./...
-	@for module in $(MODULES); do (cd $$module && go mod tidy -diff); done
+	@cd tools/render && $(WAIT) "tests of the chart: seconds, a minute the first time" go test -vet= ./...
+	@for module in $(MODULES); do (cd $$module && $(WAIT) "go mod tidy of the module in $$module, which must change nothing: half a minute the first time" go mod tidy -diff); done
 	@! grep -nE '^(replace|exclude)' go.mod sandbox/go.mod || { echo "go install takes no module with these lines"; exit 1; }
 
 ##@ Measure
@@ -406,46 +422,50 @@ CLOUD_DATA ?= ../shared/data/cloud
 bench: bench-admission bench-placement ## Run the benchmarks; each prints lines "figure NAME VALUE UNIT"
 
 .PHONY: bench-admission
-bench-admission: ## Admission engine beside Kueue's scheduler, on the same work in one run; BAR=50, on a machine that does nothing else, fails below that ratio
+bench-admission: ## Compare the admission engine with Kueue's scheduler on the same work in one run; BAR=50 fails below that ratio, on a machine that does nothing else
 	cd bench && go run ./admission $(if $(BAR),-bar $(BAR))
 
 # Share of the baseline's 15,000 workloads; 1 is all of it, and takes half an hour.
 SCALE ?= 0.1
 
 .PHONY: bench-queue
-bench-queue: build-programs build-sandbox ## elastic-queue beside Kueue, under Kueue's own performance harness
+bench-queue: build-programs build-sandbox ## Compare elastic-queue with Kueue under Kueue's own performance harness
 	@mkdir -p bin/bench
 	cd bench/harness && go build -o ../../bin/bench/ sigs.k8s.io/kueue/test/performance/scheduler/{runner,minimalkueue}
 	cd bench && go run ./queue -scale $(SCALE)
 
 .PHONY: bench-start
-bench-start: build-programs build-sandbox ## elastic-queue started beside 20,000 waiting workloads in 300 namespaces
+bench-start: build-programs build-sandbox ## Start elastic-queue beside 20,000 waiting workloads in 300 namespaces
 	cd bench && go run ./queue -start 20000
 
 .PHONY: bench-explain
-bench-explain: build-programs build-sandbox ## "elastic explain" typed beside 20,000 waiting workloads in 300 namespaces
+bench-explain: build-programs build-sandbox ## Type "elastic explain" beside 20,000 waiting workloads in 300 namespaces
 	cd bench && go run ./queue -explain 20000
 
 .PHONY: bench-noisy
-bench-noisy: build-programs build-sandbox ## How long a tenant waits beside 100,000 workloads of another
+bench-noisy: build-programs build-sandbox ## Measure how long a tenant waits beside 100,000 workloads of another
 	cd bench && go run ./queue -noisy $(or $(WORKLOADS),100000)
 
 .PHONY: coldstart
-coldstart: ## "make up" as a new user meets it: a fresh clone, an empty home, empty caches; after COLD_BEFORE=commit. Minutes of everything this machine has
+coldstart: ## Measure "make up" as a new user meets it: a fresh clone, an empty home, empty caches. COLD_BEFORE=COMMIT measures that commit first. Takes the whole machine for 10 to 30 minutes
 	@COLD_BEFORE=$(COLD_BEFORE) tools/coldstart.sh
 
 .PHONY: bench-local
-bench-local: build-first ## What the local cluster takes of this machine, at rest and beside JOBS (1000) jobs that wait
+bench-local: build-first ## Measure what the local cluster takes of this machine, at rest and beside JOBS (1000) jobs that wait
 	@JOBS=$(or $(JOBS),1000) tools/cost.sh
 
+.PHONY: bench-busy
+bench-busy: build-first ## Run the local cluster beside LOOPS (15) busy loops, and again with 2 GiB of memory, STAY (180) seconds each; fails where a program ends or loses its lease
+	@tools/busy.sh
+
 .PHONY: bench-web
-bench-web: build-programs ## The page with 5,000 nodes and 20,000 workloads in a real browser, on a machine with nothing else to do; fails where it is too slow
-	@browser=$$(web/possible.sh) || { echo "no browser here"; exit 0; }; \
-	{ [ -d web/node_modules ] || (cd web && npm install --silent --no-audit); } && \
+bench-web: build-programs ## Measure the page with 5,000 nodes and 20,000 workloads in a real browser, on a machine with nothing else to do; fails where it is too slow
+	@$(SKIP); browser=$$(web/possible.sh) || { skip "no browser: $$browser"; exit 0; }; \
+	{ [ -d web/node_modules ] || (cd web && $(WAIT) "npm fetches what the page is built with: half a minute to two" npm install --silent --no-audit); } && \
 	ELASTIC_BROWSER=$$browser ELASTIC_BARS=1 go test -count=1 -v ./test/web -run TestScale
 
 .PHONY: bench-placement
-bench-placement: ## Placement policies on the openb traces, and the time of one decision
+bench-placement: ## Measure placement policies on the openb traces, and the time of one decision
 	go run ./internal/simulate/benchplacement -traces $(TRACES)
 
 .PHONY: build-benchsimulate
@@ -453,15 +473,15 @@ build-benchsimulate: $(PROGRESS)
 	@$(PROGRESS) -say "the simulator" -o bin/bench/ ./internal/simulate/benchsimulate
 
 .PHONY: bench-simulate
-bench-simulate: build-benchsimulate ## Whole clusters replayed: published results to the second, policies on traces, speed; BAR=60 fails where a million jobs take more seconds of processor time
+bench-simulate: build-benchsimulate ## Replay whole clusters: published results to the second, policies on traces, speed. BAR=60 fails where a million jobs take more seconds of processor time
 	bin/bench/benchsimulate -traces $(JOB_TRACES) $(if $(BAR),-bar $(BAR))
 
 .PHONY: bench-simulate-cost
-bench-simulate-cost: build-benchsimulate ## What machines of clouds cost over a bound, on recorded prices and availability
+bench-simulate-cost: build-benchsimulate ## Measure what machines of clouds cost over a bound, on recorded prices and availability
 	bin/bench/benchsimulate -only cost -clouds $(CLOUD_DATA)
 
 .PHONY: simulate-week
-simulate-week: ## A week of a cluster of 3,000 cards with every policy on and nodes that are lost, invariants checked at each step; WAY=fifo, drf or maxmin runs one way of sharing alone
+simulate-week: ## Simulate a week of 3,000 cards with every policy on and nodes that are lost, and check invariants at each step; WAY=fifo, drf or maxmin runs one way of sharing alone
 	GOGC=400 go test -count=1 -timeout 3h ./internal/simulate/world -run 'TestWeekWithEveryPolicy/$(WAY)' -week-cards 3000 -v
 
 .PHONY: clean

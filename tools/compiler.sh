@@ -113,6 +113,13 @@ case " $TOOLEXEC_IMPORTPATH $* " in
   ;;
 esac
 # Collecting garbage is a quarter to nearly half of what the compiler does. tools/progress, where that runs the build, has set what is
-# best for the memory that is free.
-[ -n "$GOGC$GOMEMLIMIT" ] || export GOGC=400 GOMEMLIMIT=1GiB
+# best for the memory that is free. Elsewhere less is collected, unless less than 2 GiB are free: then Go's own settings are best.
+if [ -z "$GOGC$GOMEMLIMIT" ]; then
+  free=
+  meminfo=${ELASTIC_MEMINFO:-/proc/meminfo} # another one in tests
+  [ ! -r "$meminfo" ] || while [ -z "$free" ] && read -r name kib _; do
+    [ "$name" != MemAvailable: ] || free=$kib
+  done <"$meminfo"
+  [ "${free:-2097152}" -lt 2097152 ] || export GOGC=400 GOMEMLIMIT=1GiB
+fi
 exec "$@"

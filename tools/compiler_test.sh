@@ -62,3 +62,15 @@ printf '{\n\t"VetxOnly": true,\n\t"VetxOutput": "%s",\n\t"GoFiles": []\n}\n' "$d
 vetted() { TOOLEXEC_IMPORTPATH=$1 "$here/compiler.sh" "$dir/vet" -flag "$dir/vet.cfg"; }
 [ -z "$(vetted k8s.io/client-go/kubernetes/typed/core/v1)" ] && [ -f "$dir/out/vet.out" ] && [ ! -s "$dir/out/vet.out" ] || fail "vet reads what was edited"
 [ -n "$(vetted k8s.io/api/core/v1)" ] || fail "vet reads nothing"
+
+# Where little memory is free, Go's own settings are used.
+printf '%s\n' '#!/bin/sh' 'echo "$GOGC $GOMEMLIMIT"' >"$dir/settings"
+chmod +x "$dir/settings"
+# settings KIB prints the compiler's settings where so much is free.
+settings() {
+  printf 'MemTotal: 9000000 kB\nMemFree: 1 kB\nMemAvailable:    %s kB\nBuffers: 1 kB\n' "$1" >"$dir/meminfo"
+  env -u GOGC -u GOMEMLIMIT ELASTIC_MEMINFO="$dir/meminfo" "$here/compiler.sh" "$dir/settings"
+}
+[ "$(settings 2000000)" = " " ] || fail "with little memory it sets $(settings 2000000)"
+[ "$(settings 8000000)" = "400 1GiB" ] || fail "with much memory it sets $(settings 8000000)"
+[ "$(ELASTIC_MEMINFO=/nowhere env -u GOGC -u GOMEMLIMIT "$here/compiler.sh" "$dir/settings")" = "400 1GiB" ] || fail "on another system it sets nothing"

@@ -22,6 +22,7 @@ type checker struct {
 
 type checked struct {
 	dir   string
+	files []string
 	types *types.Package
 }
 
@@ -32,13 +33,20 @@ func newChecker(goarch string) *checker {
 	return &checker{sizes: types.SizesFor("gc", goarch), done: map[string]*checked{}}
 }
 
-// checkAll checks packages in their order; one that an earlier module has too is checked once. Functions are looked into
-// where the platform can matter to them: in packages of other files than here, or that import one.
+// checkAll checks packages in their order; one that an earlier module has too is checked once, unless it is of other files
+// here (with cgo and without), or imports one that is. Functions are looked into where the platform can matter to them: in
+// packages of other files than here, or that import one.
 func (c *checker) checkAll(there, here []*source) {
-	differ := differing(there, here)
+	differ, again := differing(there, here), map[string]bool{}
 	for _, s := range there {
-		if old, ok := c.done[s.ImportPath]; ok && old.dir == s.Dir || s.ImportPath == "unsafe" || len(c.errs) >= enough {
+		if s.ImportPath == "unsafe" || len(c.errs) >= enough {
 			continue
+		}
+		if old, ok := c.done[s.ImportPath]; ok {
+			if old.dir == s.Dir && slices.Equal(old.files, s.GoFiles) && !slices.ContainsFunc(s.Imports, func(path string) bool { return again[path] }) {
+				continue
+			}
+			again[s.ImportPath] = true
 		}
 		look := !s.Standard && (differ[s.ImportPath] || slices.ContainsFunc(s.Imports, func(path string) bool { return differ[path] }))
 		c.check(s, look)
@@ -63,7 +71,7 @@ func (c *checker) check(s *source, look bool) {
 		config.GoVersion = "go" + s.Module.GoVersion
 	}
 	pkg, _ := config.Check(s.ImportPath, fset, files, nil) // its errors have been counted
-	c.done[s.ImportPath] = &checked{dir: s.Dir, types: pkg}
+	c.done[s.ImportPath] = &checked{dir: s.Dir, files: s.GoFiles, types: pkg}
 	if look {
 		c.bodies++
 	}

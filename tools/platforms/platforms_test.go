@@ -55,3 +55,27 @@ func TestCheck(t *testing.T) {
 		})
 	}
 }
+
+// A program that is checked without cgo first is checked with it as well, in what is of other files then and in what imports that.
+func TestCheckBothWays(t *testing.T) {
+	dir := program(t, map[string]string{
+		"p.go": "package main\n\nimport \"example.com/p/q\"\n\nfunc main() { q.Act() }\n",
+	})
+	if err := os.Mkdir(filepath.Join(dir, "q"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"without.go": "//go:build !cgo\n\npackage q\n\nfunc Act() {}\n",
+		"with.go":    "package q\n\n// int f(void);\nimport \"C\"\n\nimport \"syscall\"\n\nfunc Act() { _ = syscall.Unshare(int(C.f())) }\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "q", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, errs := check("darwin/arm64", []string{dir + "=."}); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	if _, _, errs := check("darwin/arm64", []string{dir + "=.", dir + "+cgo=."}); len(errs) == 0 || !strings.Contains(errs[0].Error(), "undefined: syscall.Unshare") {
+		t.Errorf("with cgo it says %v", errs)
+	}
+}

@@ -1,7 +1,7 @@
 // Command release packs programs: an archive for each folder of them, with an SPDX list of what is compiled into each
 // program, the digests of images, checksums of all of it, and a signature of the checksums where a key is given.
 //
-//	release -version v0.3.0 -out dist [-key FILE] [-images LAYOUT -repository NAME] linux-amd64=bin/linux-amd64 darwin-arm64=bin/others/darwin-arm64
+//	release -version v0.3.0 -out dist [-with PROGRAM,...] [-key FILE] [-images LAYOUT -repository NAME] linux-amd64=bin/linux-amd64 darwin-arm64=bin/others/darwin-arm64
 //
 // Who has the public key checks SHA256SUMS.sig with "openssl dgst -verify" (ECDSA) or "openssl pkeyutl -verify -rawin" (Ed25519).
 package main
@@ -21,6 +21,8 @@ import (
 type options struct {
 	version, out, key  string
 	images, repository string
+	// with names what each folder must have: without a program that "elastic up" starts an archive is of no use.
+	with []string
 }
 
 func main() {
@@ -30,7 +32,9 @@ func main() {
 	flag.StringVar(&o.key, "key", "", "PEM file of a private key, Ed25519 or ECDSA; empty signs nothing")
 	flag.StringVar(&o.images, "images", "", "OCI layout with the release's images; empty lists none")
 	flag.StringVar(&o.repository, "repository", "", "where the images are pulled from")
+	with := flag.String("with", "", "programs that each folder must have, comma between")
 	flag.Parse()
+	o.with = strings.FieldsFunc(*with, func(r rune) bool { return r == ',' })
 	if err := o.release(flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
@@ -87,6 +91,11 @@ func (o options) pack(folder string) (files []string, err error) {
 	programs, err := programsIn(dir)
 	if err != nil {
 		return nil, err
+	}
+	for _, want := range o.with {
+		if !slices.ContainsFunc(programs, func(path string) bool { return filepath.Base(path) == want }) {
+			return nil, fmt.Errorf("%s has no %s, which an archive must have", dir, want)
+		}
 	}
 	if err := writeFile(filepath.Join(o.out, name+".spdx.json"), func(w io.Writer) error { return writeSBOM(w, name, programs) }); err != nil {
 		return nil, err

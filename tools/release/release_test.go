@@ -61,7 +61,7 @@ func TestRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := options{version: "v1.2.3", out: out, key: keyFile(t, private), images: layout(t, "/ko-app/web", "/ko-app/queue"), repository: "example.com/elastic"}
+	o := options{version: "v1.2.3", out: out, key: keyFile(t, private), images: layout(t, "/ko-app/web", "/ko-app/queue"), repository: "example.com/elastic", with: []string{"program"}}
 	if err := o.release([]string{"linux-amd64=" + bin}); err != nil {
 		t.Fatal(err)
 	}
@@ -137,6 +137,9 @@ func TestReleaseRefuses(t *testing.T) {
 	bin := t.TempDir()
 	if err := os.WriteFile(filepath.Join(bin, "program"), nil, 0o600); err != nil {
 		t.Fatal(err)
+	}
+	if err := (options{version: "v1.2.3", out: t.TempDir(), with: []string{"program", "agent"}}).release([]string{"linux-amd64=" + bin}); err == nil || !strings.Contains(err.Error(), "has no agent") {
+		t.Errorf("a folder without a program that is to be there: %v", err)
 	}
 	for name, images := range map[string]string{"no layout": empty, "no images": layout(t), "an image that runs two": layout(t, "/init\", \"/program")} {
 		o := options{version: "v1.2.3", out: t.TempDir(), images: images, repository: "example.com/elastic"}

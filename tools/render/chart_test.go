@@ -195,3 +195,13 @@ func TestPage(t *testing.T) {
 		}
 	}
 }
+
+// Kubernetes gives a probe one second, which a program on a busy node may not have for an answer; it would be restarted.
+func TestProbesWait(t *testing.T) {
+	text := rendered(t, "elastic-queue", "gpuAgent: {enabled: true}\nweb: {enabled: true}\n")
+	probes := regexp.MustCompile(`(?:readiness|liveness)Probe:\n +(?:httpGet|exec):\n`).FindAllString(text, -1)
+	waiting := regexp.MustCompile(`(?:readiness|liveness)Probe:\n(?: +(?:httpGet|exec|path|port|command|initialDelaySeconds):.*\n)+ +timeoutSeconds: 5\n`).FindAllString(text, -1)
+	if len(probes) < 10 || len(waiting) != len(probes) {
+		t.Errorf("of %d probes %d wait five seconds", len(probes), len(waiting))
+	}
+}

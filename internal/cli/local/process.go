@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,18 +60,46 @@ func (c *child) stop(grace time.Duration) {
 
 // sibling finds a program beside this one, or on the path.
 func sibling(name string) (string, error) {
-	if self, err := os.Executable(); err == nil {
-		if self, err = filepath.EvalSymlinks(self); err == nil {
-			if path := filepath.Join(filepath.Dir(self), name); isExecutable(path) {
-				return path, nil
-			}
-		}
+	dir := ownFolder()
+	if path := filepath.Join(dir, name); dir != "" && isExecutable(path) {
+		return path, nil
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", fmt.Errorf("%s is neither beside this program nor on the PATH: run 'make build'", name)
+		return "", fmt.Errorf("%s is neither beside this program nor on the PATH: %s", name, toGet(name, dir))
 	}
 	return path, nil
+}
+
+// ownFolder is where this program lies, whatever link it was started by; empty where the system does not say.
+func ownFolder() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	if self, err = filepath.EvalSymlinks(self); err != nil {
+		return ""
+	}
+	return filepath.Dir(self)
+}
+
+// targets of the Makefile build programs that "make up" does not.
+var targets = map[string]string{
+	"elastic-sandbox": "build-sandbox", "elastic-scheduler": "build-scheduler", "elastic-gpu-arbiter": "build-native", "elastic-web": "build-rest",
+}
+
+// toGet says how to get a program that was not found, for a user whose "elastic" is in a folder: that of a checkout, or another.
+func toGet(name, dir string) string {
+	if _, err := os.Stat(filepath.Join(dir, "..", "cmd", "elastic", "main.go")); err == nil {
+		return fmt.Sprintf("run 'make %s'", cmp.Or(targets[name], "build-programs"))
+	}
+	switch name {
+	case "elastic-scheduler", "elastic-gpu-arbiter": // which go install does not take
+		return fmt.Sprintf("take it from the archive of a release for Linux, or from 'make %s' in a checkout", targets[name])
+	case "elastic-sandbox":
+		return "run 'go install github.com/elastic-ai/elastic/sandbox/cmd/elastic-sandbox@latest', or take it from the archive of a release"
+	}
+	return fmt.Sprintf("run 'go install github.com/elastic-ai/elastic/cmd/%s@latest', or take it from the archive of a release", name)
 }
 
 func isExecutable(path string) bool {
