@@ -127,8 +127,14 @@ print-goflags: ## Print the flags that make gives to Go. After export GOFLAGS="$
 	@echo "$(GOFLAGS)"
 
 .PHONY: build-web
-build-web: ## Build the page into internal/web/dist, where it is committed; takes Node
-	@cd web && { [ -d node_modules ] && [ node_modules -nt package-lock.json ] || $(WAIT) "npm fetches what the page is built with: half a minute to two" npm install --silent --no-audit; } && npm run --silent build >/dev/null
+build-web: build-page ## Build the page into internal/web/dist, where it is committed; takes Node
+	@diff -rq $(PAGE) internal/web/dist >/dev/null || { rm -rf internal/web/dist && cp -r $(PAGE) internal/web/dist; }
+
+# Beside the one that programs have in them: what compiles them at the same time finds that whole.
+PAGE = $(CURDIR)/bin/page
+.PHONY: build-page
+build-page:
+	@cd web && { [ -d node_modules ] && [ node_modules -nt package-lock.json ] || $(WAIT) "npm fetches what the page is built with: half a minute to two" npm install --silent --no-audit; } && npm run --silent build -- --outDir $(PAGE) --emptyOutDir >/dev/null
 
 # Platforms that the programs build for as well, so that "elastic up" finds there all that it starts. The agent is built without
 # the driver's library, for which it would take a C compiler of the platform, and has simulated cards; so compiled with it, its
@@ -213,12 +219,12 @@ generate: ## Write the generated files again (CRDs, deep copies)
 
 ##@ Check
 
-# In this order: what says most in little time comes first.
-PARTS = build verify lint test-unit test-tools test-install test-platforms test-sandbox test-native test-e2e test-web test-clients test-migration
-# What builds or starts much that is not Elastic's; each is a target of its own. Of two at the same time one mostly waits.
+# In this order: what says most in little time comes first. Of those with a + two run at a time: some mostly wait, others compile.
 # test-rights reads what the others did.
-AT_ONCE = test-operators+test-prometheus test-images+test-node
-SLOW_PARTS = test-sanitizers $(AT_ONCE) test-kueue-part test-rights
+PARTS = build verify lint test-unit test-tools test-native+test-sandbox+test-install+test-platforms test-e2e+test-web+test-clients+test-migration
+# What builds or starts much that is not Elastic's; each is a target of its own.
+SLOW_PARTS = test-sanitizers test-operators+test-prometheus test-images+test-node test-kueue-part test-rights
+AT_ONCE = $(foreach part,$(PARTS) $(SLOW_PARTS),$(if $(findstring +,$(part)),$(part)))
 
 # What this machine cannot run says why, also to tools/parts.sh, which prints it beside the part; in CI it fails for that.
 SKIP = skip() { echo "$@ does not run here: $$1"; [ -z "$${ELASTIC_SKIPPED:-}" ] || echo "$$1" >>"$$ELASTIC_SKIPPED/$@"; }
@@ -234,9 +240,10 @@ test-all: ## Run the same and the slow parts, as CI does: sanitizers, operators,
 # Each in a make of its own, since what is compiled otherwise depends on the goal.
 .PHONY: $(AT_ONCE)
 $(AT_ONCE): build
-	@$(MAKE) -j2 $(addprefix in-own-make/,$(subst +, ,$@))
+	@$(if $(findstring test-e2e,$@),rm -rf $(USES))
+	@$(MAKE) -j2 KEEP_USES=1 $(addprefix in-own-make/,$(subst +, ,$@))
 in-own-make/%:
-	@$(MAKE) --no-print-directory -j1 $*
+	@began=$$SECONDS; $(MAKE) --no-print-directory -j1 $*; echo "== $* took $$((SECONDS - began)) s"
 
 .PHONY: test-quick
 test-quick: ## Run what an edit most likely breaks: formatting, vet, and the tests that need no cluster, the long ones shortened
@@ -305,7 +312,7 @@ CLUSTERS ?= 4
 
 .PHONY: test-e2e
 test-e2e: build ## Run the programs against the sandbox
-	rm -rf $(USES)
+	$(if $(KEEP_USES),,rm -rf $(USES))
 	ELASTIC_USES=$(USES) go test -count=1 -timeout 20m -p $(CLUSTERS) $(addprefix ./test/,queue cli multicluster simulate local jobs) $$(go list ./test/... | grep -v '/test/agent\|/test/faults\|/test/operators\|/test/migration\|/test/rights\|/test/web\|/test/clients')
 
 # Folder for images of the page's views; empty makes none.
@@ -314,8 +321,8 @@ SHOTS ?=
 .PHONY: test-web
 test-web: build ## Build the page again and compare it, then look at each view in a real browser. Takes Node and Chromium, which are fetched on Debian as root
 	@$(SKIP); browser=$$(web/possible.sh) || { skip "no browser: $$browser"; exit 0; }; \
-	$(MAKE) --no-print-directory build-web && \
-	{ git diff --exit-code --stat -- internal/web/dist || { echo "the page is not what its source says: commit what 'make build-web' wrote"; exit 1; }; } && \
+	$(MAKE) --no-print-directory build-page && \
+	{ diff -rq $(PAGE) internal/web/dist || { echo "the page is not what its source says: commit what 'make build-web' wrote"; exit 1; }; } && \
 	ELASTIC_BROWSER=$$browser ELASTIC_USES=$(USES) ELASTIC_SHOTS=$(if $(SHOTS),$(abspath $(SHOTS))) go test -count=1 -v ./test/web
 
 .PHONY: test-prometheus

@@ -153,7 +153,8 @@ for part in "$@"; do
   [ "$part" != build ] || built=BUILT=1
 done
 
-row='%-32s %7s %10s  %s\n'
+widest=$(printf '%s\n' "${names[@]}" | awk '{if (length > n) n = length} END {print n + 0}')
+row="%-${widest}s %7s %10s  %s\n"
 {
   printf "\n$row" part seconds processors ''
   for i in "${!names[@]}"; do printf "$row" "${names[i]}" "${took[i]}" "${worked[i]}" "${notes[i]}"; done
