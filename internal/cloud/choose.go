@@ -169,8 +169,8 @@ func (s *sight) forecast(spot *Offer, slack, left float64) *forecast {
 		none = s.none / (1 - chance)
 	}
 	start, save := s.j.startUp(spot.Place, s.l), s.j.saveHours()
-	redone := stop{again: save / 2, reserve: save + margin.Hours()}
-	if s.j.Reported { // it is stopped as it has saved its work
+	redone := s.j.unreported(margin) // it is stopped as it should have saved its work
+	if s.j.Reported {
 		redone = stop{again: min(save, reportDelay.Hours()), reserve: (reportDelay + margin).Hours()}
 	}
 	return newForecast(market{

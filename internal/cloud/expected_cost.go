@@ -15,6 +15,8 @@ type Job struct {
 	// otherwise at worst.
 	Left, Unsaved time.Duration
 	Reported      bool
+	// Ran is how long it has run where it is.
+	Ran time.Duration
 	// Checkpoint is how often it saves its work; 0: never.
 	Checkpoint time.Duration
 	// StartUp is how long machines take to start where that was never seen; 0: a default.

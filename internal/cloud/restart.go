@@ -23,6 +23,10 @@ const (
 	clockSkew = time.Minute
 )
 
+// believed is how far a job that does not say when it saved its work is believed to save it as often as it says, from the start of its run
+// on. It may have read its input first, and saving takes time, too: for the rest nobody knows when it saves.
+const believed = 0.5
+
 // Run is a job's run so far, on the machines that it has.
 type Run struct {
 	On        *Offer // nil: nobody knows
@@ -40,7 +44,7 @@ func Restarting(j Job, r Run, now time.Time) *Job {
 	if r.On == nil || r.On.Spot || j.Moves <= 0 || j.Checkpoint <= 0 || r.Left <= 0 {
 		return nil
 	}
-	j.On, j.Unsaved, j.Reported = r.On, j.Checkpoint, false
+	j.On, j.Ran, j.Unsaved, j.Reported = r.On, r.Ran, j.Checkpoint, false
 	switch {
 	case Reported(r.Saved, now):
 		j.Unsaved, j.Reported = max(0, min(now.Sub(r.Saved), r.Ran)), true // what was saved before it began is of another run
@@ -54,7 +58,8 @@ func Restarting(j Job, r Run, now time.Time) *Job {
 // backToSpot is for a job on demand, that moves by being stopped once the spot machines have started. Until then it runs on, and both are
 // paid for; if the others are refused or lost before, it never notices. The stop has it do again what it has not saved. A job that says when
 // it saves has machines ordered so that they come as it does, or has them wait for it, where that costs less than what it would do again.
-// Of any other half a checkpoint interval is expected, and a whole one at worst, which is what must be left of its slack.
+// Any other is believed half to save as often as it says since its run began, and to do half an interval again for the rest; at worst it is a
+// whole one, which is what must be left of its slack.
 // Asked again when they have come (Job.Next), it is stopped only if that pays still.
 // It is compared with running on here to the end. A job that does not save its work stays.
 func (s *sight) backToSpot() Choice {
@@ -73,7 +78,7 @@ func (s *sight) backToSpot() Choice {
 	if seen := s.l.Of(s.spot.Place); s.j.Next != nil || s.j.toBuy(s.spot) == 0 {
 		start, started, chance = 0, 1, seen.chanceOf(seen.age(s.now), f.save)
 	}
-	if left.Hours() <= start {
+	if left.Hours() <= start || f.stays {
 		return stay
 	}
 	by, saves := s.stopAfter(f, start)
@@ -94,21 +99,35 @@ func (s *sight) backToSpot() Choice {
 	return Choice{Action: Buy, Offer: s.spot, Cost: move, OnDemand: stay.Cost, Reason: "back to spot"}
 }
 
-// stopAfter is what a stop costs that is some hours ahead, and how many hours later it would cost next to nothing, as the job has just
-// said that it saved its work; 0: nobody knows.
+// stopAfter is what a stop costs that is some hours ahead, and how many hours later it would cost least, as the job has just saved its
+// work, or is believed to have; 0: nobody knows.
 func (s *sight) stopAfter(f *forecast, start float64) (by stop, saves float64) {
+	ahead := time.Duration(start * float64(time.Hour)).Round(time.Second)
 	if !s.j.Reported {
-		return f.stop, 0
+		since, wait := s.j.sinceSaved(s.j.Ran+ahead, margin)
+		return s.j.unreported(since), wait.Hours()
 	}
-	unsaved, wait := s.j.Unsaved+time.Duration(start*float64(time.Hour)).Round(time.Second), time.Duration(0)
+	unsaved, wait := s.j.Unsaved+ahead, time.Duration(0)
 	switch {
 	case s.j.Unsaved <= s.j.Checkpoint+reportDelay: // it saves as often as it says
-		since := (unsaved - reportDelay) % s.j.Checkpoint
-		unsaved, wait = since+reportDelay, s.j.Checkpoint-since
+		unsaved, wait = s.j.sinceSaved(unsaved, reportDelay)
 	case s.j.Next != nil:
 		wait = reportDelay
 	}
 	return stop{again: unsaved.Hours(), reserve: (unsaved + margin).Hours()}, wait.Hours()
+}
+
+// sinceSaved is how long ago a job has saved its work that did so before and does so as often as it says, and how long it is until it has
+// done so again. It is done a while later than it should be.
+func (j *Job) sinceSaved(before, later time.Duration) (since, wait time.Duration) {
+	since = (before - later) % j.Checkpoint
+	return since + later, j.Checkpoint - since
+}
+
+// unreported is what it costs to stop a job that does not say when it saved its work, so long after it should have.
+func (j *Job) unreported(since time.Duration) stop {
+	save := j.saveHours()
+	return stop{again: believed*min(save, since.Hours()) + (1-believed)*save/2, reserve: save + margin.Hours()}
 }
 
 // whenItSaves has machines ordered later, or has those wait that have come.

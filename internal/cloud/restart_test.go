@@ -132,6 +132,8 @@ func TestRestartsAreSafe(t *testing.T) {
 			t.Fatalf("slack %v once all unsaved work is done again, and a loss and a start on demand take %v", slack, worst)
 		}
 		j.Next = &c.Offer.Place
+		// By then it has run on; what it saves meanwhile it is not believed to have.
+		j.Ran += time.Duration(startUp(l, j, c.Offer.Place) * float64(time.Hour)).Round(time.Second)
 		again := cloud.Choose(j, list, l, now)
 		if j.Reported { // it is another time by then
 			return
@@ -140,6 +142,14 @@ func TestRestartsAreSafe(t *testing.T) {
 			t.Fatalf("%+v, and when they have come %+v", c, again)
 		}
 	})
+}
+
+// startUp of machines at a place, in hours.
+func startUp(l *cloud.Learned, j *cloud.Job, p cloud.Place) float64 {
+	if seen := l.Of(p); seen != nil && seen.StartUpHours > 0 {
+		return seen.StartUpHours
+	}
+	return cmpOr(j.StartUp, 10*time.Minute).Hours()
 }
 
 // TestStopsOfWhoTellsAreSafe: a job that says when it saves is stopped, once its machines have come, only while it is in time on demand if
@@ -170,6 +180,40 @@ func TestStopsOfWhoTellsAreSafe(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A job that does not say when it saves is believed half to do so as often as it says: its machines are ordered so that they come then, or
+// wait for that. When it began moves nothing but the time: slack must be left for a whole interval.
+func TestAStopAsItShouldHaveSaved(t *testing.T) {
+	const minute = time.Minute
+	for _, c := range []struct {
+		name  string
+		ran   time.Duration
+		slack time.Duration
+		there bool // the machines
+		hold  time.Duration
+		want  cloud.Action
+		until time.Duration
+	}{
+		{"they would come eight minutes before it should have saved", 192 * minute, 2 * time.Hour, false, 0, cloud.Stay, 8 * minute},
+		{"they would come as it should have", 200 * minute, 2 * time.Hour, false, 0, cloud.Buy, 0},
+		{"they are there, and it should have just saved", 213 * minute, 2 * time.Hour, true, cloud.LongestHold, cloud.Buy, 0},
+		{"they are there, and it should save in two minutes", 208 * minute, 2 * time.Hour, true, cloud.LongestHold, cloud.Wait, 5 * minute},
+		{"it should save too late for them to wait", 208 * minute, 2 * time.Hour, true, 4 * minute, cloud.Buy, 0},
+		{"a whole interval would make it late", 213 * minute, 75 * minute, true, cloud.LongestHold, cloud.Stay, cloud.LookAgain},
+		{"and here it would not", 213 * minute, 77 * minute, true, cloud.LongestHold, cloud.Buy, 0},
+	} {
+		list, drawn := offers(), job(8*time.Hour, c.slack)
+		drawn.Moves = 1
+		j := cloud.Restarting(*drawn, cloud.Run{On: &list[2], Ran: c.ran, Left: drawn.Left}, start)
+		if c.there {
+			j.Next, j.Hold = &list[0].Place, c.hold
+		}
+		got := cloud.Choose(j, list, selling(), start)
+		if got.Action != c.want || c.want != cloud.Buy && got.Until.Sub(start).Round(time.Second) != c.until {
+			t.Errorf("%s: %s until %v, want %s until %v: %+v", c.name, got.Action, got.Until.Sub(start), c.want, c.until, got)
+		}
+	}
 }
 
 // A job that says when it saves its work is stopped then, and its machines are ordered so that they come then.

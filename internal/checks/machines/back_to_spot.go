@@ -87,8 +87,8 @@ func (v *view) movesLeft(part *part) int {
 	return max(0, v.moves[part.flavor]-v.moved)
 }
 
-// awaitMove waits for the nodes that a workload moves to. When all are there it is stopped, if that pays still; one that says when it saves
-// its work may do so first.
+// awaitMove waits for the nodes that a workload moves to. When all are there it is stopped, if that pays still; it may save its work first, if
+// it says that it soon will, or is believed to.
 func (v *view) awaitMove(job *cloud.Job, part *part, ordered []*claim, p *plan, next *kueue.AdmissionCheckState) {
 	first, there, began, came := ordered[0].purchase, 0, v.now, time.Time{}
 	for _, c := range ordered {

@@ -246,7 +246,7 @@ func (q *queueRun) tell(i int) {
 	j := q.jobs[i]
 	w := admission.Workload{
 		Key: q.key(i), UID: q.key(i).Name, LocalQueue: queueKey.Name, Created: j.created, EvictedAt: j.evicted,
-		PodSets:            []admission.PodSet{{Name: "main", Count: 1, Requests: admission.Requests{cards: int64(j.Cards)}}},
+		PodSets:            []admission.PodSet{{Name: "main", Count: int32(j.Cards), Requests: admission.Requests{cards: 1}}}, // on machines of any size
 		ExpectedRunTime:    minutes(j.Work - j.saved),
 		CheckpointInterval: minutes(q.markets[0].s.Checkpoint),
 	}

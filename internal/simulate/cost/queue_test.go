@@ -47,6 +47,7 @@ func TestTheEngineChoosesTheFlavor(t *testing.T) {
 	}{
 		{"one card is cheapest on a small machine", true, []Job{job(0, 0, 1)}, 2},
 		{"and as written", false, []Job{job(0, 0, 1)}, 2},
+		{"three cards are cheapest on three small ones", true, []Job{job(0, 0, 3)}, 6},
 		{"six cards fit on no four small ones", true, []Job{job(0, 0, 6)}, 8},
 		{"of two that want four each, the second has to take a large one", true, []Job{job(0, 0, 4), job(1, 0, 4)}, 8 + 8},
 		{"of two by the same name each is a job of its own", true, []Job{job(0, 0, 1), job(0, 5, 1)}, 2 + 2},
