@@ -173,10 +173,11 @@ func TestRecord(t *testing.T) {
 	ran.Status.AccumulatedPastExecutionTimeSeconds = &past
 	ran.Status.Conditions = []metav1.Condition{
 		{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: at(20)},
-		{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, LastTransitionTime: at(25)},
+		{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, LastTransitionTime: at(25), Reason: kueue.WorkloadFinishedReasonFailed},
 	}
 	first := *ran.DeepCopy()
 	first.Name, first.CreationTimestamp = "first", at(5)
+	first.Status.Conditions[1].Reason = kueue.WorkloadFinishedReasonSucceeded
 	first.Annotations = map[string]string{"elasticai.io/submitted-by": "ann@example.com"}
 	waits := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: "waits", Namespace: "ns", CreationTimestamp: at(0)}}
 	var b bytes.Buffer
@@ -198,8 +199,8 @@ func TestRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := world.Job{ID: "ns/train", User: "ns", Queue: "team", Submit: 300, Duration: 330, Limit: 7200, Cards: 8, CPU: 3000, Memory: 2 << 30, Priority: -5}
-	if len(trace.Jobs) != 2 || trace.Jobs[0].ID != "ns/first" || trace.Jobs[0].User != "ann@example.com" || trace.Jobs[1] != want {
+	want := world.Job{ID: "ns/train", User: "ns", Queue: "team", Submit: 300, Duration: 330, Limit: 7200, Cards: 8, CPU: 3000, Memory: 2 << 30, Priority: -5, Outcome: world.Fails}
+	if len(trace.Jobs) != 2 || trace.Jobs[0].ID != "ns/first" || trace.Jobs[0].User != "ann@example.com" || trace.Jobs[0].Outcome != world.Succeeds || trace.Jobs[1] != want {
 		t.Errorf("%+v", trace.Jobs)
 	}
 	// Names are replaced by others each time, the same one by the same; queues if that is asked for.

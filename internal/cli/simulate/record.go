@@ -101,7 +101,7 @@ func writeTrace(to io.Writer, workloads []kueue.Workload, names *hashes) (leftOu
 	})
 	start := workloads[0].CreationTimestamp
 	w := csv.NewWriter(to)
-	if err := w.Write([]string{"job_id", "user", "queue", "submit_s", "duration_s", "gpus", "cpus", "memory_mib", "priority", "limit_s"}); err != nil {
+	if err := w.Write([]string{"job_id", "user", "queue", "submit_s", "duration_s", "gpus", "cpus", "memory_mib", "priority", "limit_s", "status"}); err != nil {
 		return leftOut, err
 	}
 	for i := range workloads {
@@ -119,7 +119,7 @@ func writeTrace(to io.Writer, workloads []kueue.Workload, names *hashes) (leftOu
 		number := func(v int64) string { return strconv.FormatInt(v, 10) }
 		if err := w.Write([]string{
 			id, user, names.queue(queueOf(wl)), number(int64(wl.CreationTimestamp.Sub(start.Time) / time.Second)), number(int64(ran / time.Second)),
-			number(cards), number(cpus), number(memory), number(priority), number(limit),
+			number(cards), number(cpus), number(memory), number(priority), number(limit), outcomeOf(wl),
 		}); err != nil {
 			return leftOut, err
 		}
@@ -176,6 +176,17 @@ func runTime(wl *kueue.Workload) (time.Duration, bool) {
 		ran += max(0, finished.LastTransitionTime.Sub(admitted.LastTransitionTime.Time))
 	}
 	return ran, true
+}
+
+// outcomeOf a finished workload, as its condition says it.
+func outcomeOf(wl *kueue.Workload) string {
+	switch finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished); finished.Reason {
+	case kueue.WorkloadFinishedReasonSucceeded, kueue.WorkloadFinishedReasonFailed:
+		return finished.Reason
+	case kueue.WorkloadFinishedReasonOutOfSync, kueue.WorkloadFinishedReasonOwnerNotFound: // its job is another one, or gone
+		return "Cancelled"
+	}
+	return ""
 }
 
 // askedBy all its pods: cards, cores and MiB, rounded up.

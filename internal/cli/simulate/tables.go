@@ -135,6 +135,10 @@ func printQueues(w output.Writer, groups []world.Group, wide bool) {
 	if alone {
 		table.Columns = append(table.Columns, output.Column{Name: "OF ALONE"}, output.Column{Name: "LATER"}, output.Column{Name: "NEVER ALONE"})
 	}
+	failed := slices.ContainsFunc(groups, func(g world.Group) bool { return g.Failed > 0 })
+	if failed {
+		table.Columns = append(table.Columns, output.Column{Name: "FAILED"})
+	}
 	held := slices.ContainsFunc(groups, func(g world.Group) bool { return g.ForBudget.Jobs+g.ForReservation.Jobs > 0 })
 	if held {
 		table.Columns = append(table.Columns, output.Column{Name: "FOR BUDGETS"}, output.Column{Name: "FOR RESERVATIONS"})
@@ -154,6 +158,9 @@ func printQueues(w output.Writer, groups []world.Group, wide bool) {
 		}
 		if alone {
 			cells = append(cells, fmt.Sprintf("%.2f", g.Alone.Ratio.Mean), percent(g.Alone.Later), g.Alone.Never)
+		}
+		if failed {
+			cells = append(cells, g.Failed)
 		}
 		if held {
 			cells = append(cells, waited(g.ForBudget), waited(g.ForReservation))
@@ -207,7 +214,7 @@ func standing(run *world.World, job int, x *v1alpha1.WorkloadStanding) string {
 	end := run.JobEnds()[job]
 	switch {
 	case x.State == string(admission.StateUnknown) && end.End >= 0:
-		return fmt.Sprintf("ended at %s after %s of waiting", duration(end.End), duration(end.Delay))
+		return fmt.Sprintf("%s at %s after %s of waiting", ended(end.How), duration(end.End), duration(end.Delay))
 	case x.State == string(admission.StateUnknown):
 		return "not submitted yet"
 	case x.State == "Admitted":
@@ -216,6 +223,14 @@ func standing(run *world.World, job int, x *v1alpha1.WorkloadStanding) string {
 		return fmt.Sprintf("has waited %s, and is at position %d", duration(end.Delay), x.Position)
 	}
 	return fmt.Sprintf("has waited %s", duration(end.Delay))
+}
+
+// ended is how a job did, before its time.
+func ended(how world.What) string {
+	if how == world.Cancelled {
+		return "was cancelled"
+	}
+	return how.String()
 }
 
 func duration(seconds int64) time.Duration { return time.Duration(seconds) * time.Second }

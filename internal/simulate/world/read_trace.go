@@ -28,13 +28,13 @@ var formats = []format{
 	{
 		name:     "jobs",
 		required: []string{"job_id", "queue", "submit_s", "duration_s", "gpus"},
-		optional: []string{"user", "cpus", "memory_mib", "priority", "limit_s"},
+		optional: []string{"user", "cpus", "memory_mib", "priority", "limit_s", "status"},
 		read:     readJob,
 	},
 	{
 		name:     "openb",
 		required: []string{"name", "num_gpu", "gpu_milli", "creation_time", "deletion_time"},
-		optional: []string{"scheduled_time", "cpu_milli", "memory_mib", "qos"},
+		optional: []string{"scheduled_time", "cpu_milli", "memory_mib", "qos", "pod_phase"},
 		read:     readOpenb,
 	},
 	{
@@ -75,7 +75,7 @@ func ReadTrace(from io.Reader, name string) (*Trace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: line 1: %w", name, err)
 	}
-	t := &Trace{Name: name, Skipped: map[string]int{}}
+	t := &Trace{Name: name, Skipped: map[string]int{}, unknown: l.unknown}
 	columns := slices.Clone(header) // of which the reader uses the array again
 	r.free = slices.Index(columns, "JobName")
 	r.columns = len(columns)
@@ -200,11 +200,12 @@ type line struct {
 	columns map[string]int
 	fields  []string
 	texts   map[string]string // one copy of each text: users and queues are few
+	unknown map[string]int    // how jobs ended, in words that nobody knows
 	err     error
 }
 
 func newLine(header []string) (*line, *format, error) {
-	l := &line{columns: map[string]int{}, texts: map[string]string{}}
+	l := &line{columns: map[string]int{}, texts: map[string]string{}, unknown: map[string]int{}}
 	for i, name := range header {
 		l.columns[columnName(name)] = i
 	}
@@ -318,6 +319,7 @@ func readJob(l *line, j *Job) string {
 	j.Memory = l.number("memory_mib", false, mostMemory) << 20
 	j.Priority = l.between("priority", false, math.MinInt32, math.MaxInt32)
 	j.Limit = l.number("limit_s", false, mostSeconds)
+	j.Outcome = l.outcome("status")
 	return ""
 }
 
@@ -339,6 +341,7 @@ func readOpenb(l *line, j *Job) string {
 		began = min(max(created, l.number("scheduled_time", true, mostSeconds)), deleted)
 	}
 	j.Submit, j.Duration = created, deleted-began
+	j.Outcome = l.outcome("pod_phase")
 	j.CPU, j.Memory = l.number("cpu_milli", false, 1000*mostCPUs), l.number("memory_mib", false, mostMemory)<<20
 	j.Cards = l.cards("num_gpu")
 	if share := l.number("gpu_milli", false, 1000); j.Cards > 0 && share < 1000 {

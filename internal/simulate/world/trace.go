@@ -18,6 +18,7 @@ type Job struct {
 	Duration        int64 // run time on cards of its own
 	Limit           int64 // declared maximum run time; 0: none
 	Cards           int32
+	Outcome         Outcome
 	CPU             int64 // thousandths, of the whole job
 	Memory          int64 // bytes, of the whole job
 	Priority        int64
@@ -34,6 +35,8 @@ type Trace struct {
 	// Duplicates are jobs with a name that an earlier line has.
 	Duplicates int
 	duplicate  string // the first of them, in words
+	// unknown is how often words say how jobs ended that nobody knows, by column and word.
+	unknown map[string]int
 	// PartsApart are parts of jobs that are in another queue than their first part.
 	PartsApart int
 	// Start is when second 0 is, of a trace with dates.
@@ -64,6 +67,9 @@ func (t *Trace) Notes() []string {
 	}
 	if t.PartsApart > 0 {
 		notes = append(notes, fmt.Sprintf("%s of heterogeneous jobs in another queue than the first part; each is simulated as a job of its own", number(int64(t.PartsApart), "line is a part", "lines are parts")))
+	}
+	for _, words := range sortedKeys(t.unknown) {
+		notes = append(notes, fmt.Sprintf("%s %s, which says nothing of how they ended: they are taken to succeed", number(int64(t.unknown[words]), "job has", "jobs have"), words))
 	}
 	if len(t.Jobs) > 0 && !slices.ContainsFunc(t.Jobs, func(j Job) bool { return j.Cards > 0 }) {
 		notes = append(notes, "no job of the trace asks for cards")

@@ -212,7 +212,7 @@ func TestSacct(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Job{
-		{ID: "9", User: "bob", Queue: "default", Duration: 7, Cards: 1, CPU: 4000, Memory: 4000 << 20},
+		{ID: "9", User: "bob", Queue: "default", Duration: 7, Outcome: Fails, Cards: 1, CPU: 4000, Memory: 4000 << 20},
 		{ID: "7", User: "ann", Queue: "gpu", Submit: 600, Duration: 3600, Limit: 7200, Cards: 16, CPU: 64000, Memory: 3 << 39},
 	}
 	if !reflect.DeepEqual(tr.Jobs, want) {
