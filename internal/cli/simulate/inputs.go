@@ -67,7 +67,7 @@ func (in *inputs) addTo(cmd *cobra.Command) {
 	f.StringSliceVar(&in.prices, "price", nil, "what a card costs in an hour while its node is there: PRICE, or NODES=PRICE for a model, a label, KEY=VALUE, or the nodes of --spot, spot")
 	f.StringSliceVar(&in.restart, "restart", []string{"40s", "60s"}, "what an eviction costs a job on one node, and on several")
 	f.DurationVar(&in.checkpoint, "checkpoint", 0, "how often jobs save their work: evicted ones lose what they did since; 0 loses nothing")
-	f.DurationVar(&in.faultEvery, "fault-every", 0, "lose a node every so often, on average; 0 for never")
+	f.DurationVar(&in.faultEvery, "fault-every", 0, "lose a node every so often, on average, of those that there are before --set; 0 for never")
 	f.DurationVar(&in.faultDown, "fault-down", time.Hour, "how long a lost node is away")
 	f.StringSliceVar(&in.spot, "spot", nil, "nodes that their provider takes back: EVERY[/DOWN][@NODES], as 8h/10m@A100-40G; NODES is a model or a label, KEY=VALUE")
 	f.StringSliceVar(&in.stockOuts, "stock-out", nil, "a time in which no node comes, neither one that is away nor one of --set +...: FROM-TO[@NODES], as 24h-48h@H100-80G")

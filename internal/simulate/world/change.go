@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -24,6 +25,7 @@ import (
 //	-4x8:MODEL[@WHERE]                       fewer
 func (c *Cluster) Set(changes string) (*Cluster, error) {
 	out := c.clone()
+	out.nodesBefore = cmp.Or(c.nodesBefore, len(c.Nodes))
 	for _, word := range wordsOf(changes) {
 		if err := out.change(word); err != nil {
 			return nil, err

@@ -63,6 +63,8 @@ type Cluster struct {
 	said map[string]map[string]string
 	// faults of this cluster, beside those of the settings.
 	faults []func(*Faults)
+	// nodesBefore is how many nodes there were before --set changed that; 0: nothing did.
+	nodesBefore int
 	// strict is whether queues declare StrictFIFO, whatever backfill makes of it; those are not there that never had backfill.
 	strict map[string]bool
 	// ofAllNodes is the queue that has quota for all nodes, whatever they are; "": none has.

@@ -161,3 +161,17 @@ func TestWhatWaitsNow(t *testing.T) {
 		t.Errorf("waiting %+v, %d pods, %v", c.Waiting, len(c.Pods), err)
 	}
 }
+
+// Cards that pods in no queue have are used, and nodes on which they are are used in part.
+func TestCardsOfPodsInNoQueueAreUsed(t *testing.T) {
+	c := fromLive(t, kueue.BestEffortFIFO)
+	c.Running, c.Waiting = nil, nil
+	w, r := simulate(t, trace(t, "a,,q,0,100,6,,,\nb,,q,0,100,8,,,\nc,,q,0,100,8,,,\n"), c, Settings{})
+	if got := starts(w); got != "a 0-100, b 0-100, c 100-200" {
+		t.Fatal(got)
+	}
+	// 2 of 16 cards for 200 s, 14 for 100 s and 8 for 100 s; 6 are free for 100 s beside the pod, while nobody waits.
+	if want := (2*200 + 14*100 + 8*100.0) / (16 * 200); r.CardsUsed != want || r.Samples[0].Used != 16 || r.Fragmented != 0 {
+		t.Errorf("used %v, want %v; %+v, fragmented %v", r.CardsUsed, want, r.Samples[0], r.Fragmented)
+	}
+}

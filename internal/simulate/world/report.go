@@ -54,6 +54,7 @@ type Report struct {
 	Budgets        []BudgetUse      `json:"budgets,omitempty"`
 	Reservations   []ReservationUse `json:"reservations,omitempty"`
 
+	// CardsUsed is the part of the cards of nodes that were there; those of pods in no queue are used.
 	CardsUsed  float64  `json:"cardsUsed"`
 	Fragmented float64  `json:"fragmented"` // part of free cards on nodes in part used, while jobs wait
 	CardHours  float64  `json:"cardHours"`
@@ -155,11 +156,12 @@ func (w *World) report() *Report {
 	if len(w.jobs) > 0 {
 		r.Makespan = w.now - w.trace.Jobs[0].Submit
 	}
-	if all := f.busy + f.free; all > 0 {
-		r.CardsUsed = float64(f.busy) / float64(all)
+	there := w.cardSeconds()
+	if there.all > 0 {
+		r.CardsUsed = float64(f.busy+there.others) / float64(there.all)
 	}
-	if f.free > 0 {
-		r.Fragmented = float64(f.fragments) / float64(f.free)
+	if free := there.all - there.others - f.busy; free > 0 {
+		r.Fragmented = float64(f.fragments) / float64(free)
 	}
 	r.Money = w.money()
 	all, queues, sizes := &times{}, map[string]*times{}, map[string]*times{}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"time"
 
 	"github.com/elastic-ai/elastic/internal/admission"
@@ -132,8 +131,6 @@ type World struct {
 	figures    figures
 	learned    *learned     // nil: nobody says how long jobs are taken to run
 	policies   *policies    // nil: none that need the calendar
-	random     *rand.Rand   // of faults
-	spot       *rand.Rand   // of spot nodes
 	leaving    map[int]bool // jobs that a plan evicts, while its others start
 	moves      moves
 	still      standstill
