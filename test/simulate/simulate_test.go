@@ -237,7 +237,7 @@ func simulated(t *testing.T, trace *world.Trace, objects []client.Object) (steps
 		t.Fatal(err)
 	}
 	c.Start = time.Now()
-	trace.UseAliases(c)
+	trace.Map(nil, c)
 	at, evictions, waits, moves, passes := int64(-1), 0, 0, 0, 0
 	pending := map[int]bool{}
 	w, err := world.New(trace, c, world.Settings{Check: true, Watch: func(m world.Moment) {

@@ -102,11 +102,16 @@ func (in *inputs) read(ctx context.Context) (*world.Trace, *world.Cluster, world
 		}
 		maps[from] = to
 	}
-	trace.UseAliases(cluster)
-	trace.Map(maps, cluster.Has)
+	queues := trace.Queues()
+	if none := trace.Map(maps, cluster); len(none) > 0 {
+		return nil, nil, settings, fmt.Errorf("--map %s=%s: no job of the trace is in queue %s; they are in %s", none[0], maps[none[0]], none[0], strings.Join(queues, ", "))
+	}
 	trace.AssumeLimits(in.limitFactor)
 	if cluster.Start, err = in.begins(trace); err != nil {
 		return nil, nil, settings, err
+	}
+	if in.start != "" && !trace.Start.IsZero() && !trace.Start.Equal(cluster.Start) {
+		cluster.Note(fmt.Sprintf("the first job of the trace is of %s; by --start it comes on %s", trace.Start.Format("2006-01-02 15:04 MST"), cluster.Start.Format("2006-01-02 15:04 MST")))
 	}
 	left := world.Lengths{Running: int64(in.runningFor / time.Second), Waiting: int64(in.waitingFor / time.Second)}
 	return trace.With(cluster, left), cluster, settings, nil

@@ -250,6 +250,10 @@ func (w *World) Run(ctx context.Context) (*Report, error) {
 		if w.stopped = at != never && w.settings.Until > 0 && at > w.settings.Until; at == never || w.stopped {
 			break
 		}
+		if at > mostTime {
+			w.fail(w.tooLong())
+			break
+		}
 		w.step(at)
 		if steps++; steps%4096 == 0 {
 			if w.err == nil {
@@ -269,6 +273,21 @@ func (w *World) Run(ctx context.Context) (*Report, error) {
 		w.now = w.settings.Until
 	}
 	return w.report(), nil
+}
+
+// mostTime is how far a simulation may go, in seconds: some 285 years, which are nanoseconds that a number can hold.
+const mostTime = 9_000_000_000
+
+// tooLong is the error of a simulation that goes on for ever.
+func (w *World) tooLong() error {
+	longest := 0
+	for i := range w.trace.Jobs {
+		if w.trace.Jobs[i].Duration > w.trace.Jobs[longest].Duration {
+			longest = i
+		}
+	}
+	j := &w.trace.Jobs[longest]
+	return fmt.Errorf("the jobs run for more than 285 years one after the other, %s alone for %d s: are durations in seconds?", j.ID, j.Duration)
 }
 
 // nextTime is when something happens next; never, once every job of the trace has ended or those that wait can never
