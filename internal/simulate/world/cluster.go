@@ -203,6 +203,9 @@ func (c *Cluster) Missing(t *Trace) []string {
 	return slices.DeleteFunc(t.Queues(), c.Has)
 }
 
+// Second of the trace that a time is.
+func (c *Cluster) Second(at time.Time) int64 { return int64(at.Sub(c.begins()) / time.Second) }
+
 // begins is second 0.
 func (c *Cluster) begins() time.Time {
 	if c.Start.IsZero() {

@@ -21,6 +21,9 @@ type Report struct {
 	// Failed and Cancelled are how many of them did not succeed by what the trace says.
 	Failed    int `json:"failed,omitempty"`
 	Cancelled int `json:"cancelled,omitempty"`
+	// DelayOfAll is the mean delay with what jobs that have not ended have waited so far: those that ended are not the same in two runs
+	// of which one ended more. It is there if some have not.
+	DelayOfAll float64 `json:"meanDelayOfAllSubmitted,omitempty"`
 	// Skipped is how many lines of the trace are left out, by why.
 	Skipped map[string]int `json:"linesLeftOut,omitempty"`
 	// Notes are what is odd about the trace or the cluster.
@@ -164,6 +167,7 @@ func (w *World) report() *Report {
 		r.Fragmented = float64(f.fragments) / float64(free)
 	}
 	r.Money = w.money()
+	var submitted, waited int64
 	all, queues, sizes := &times{}, map[string]*times{}, map[string]*times{}
 	for i := range w.jobs {
 		s := &w.jobs[i]
@@ -171,6 +175,9 @@ func (w *World) report() *Report {
 		r.Evictions += int(s.evicted)
 		if w.trace.Jobs[i].Found != nil {
 			continue
+		}
+		if s.phase != coming {
+			submitted, waited = submitted+1, waited+w.delayOf(i)
 		}
 		if s.phase != over {
 			if s.run == 0 {
@@ -196,6 +203,9 @@ func (w *World) report() *Report {
 				t.slowdown = append(t.slowdown, float64(jct)/float64(d))
 			}
 		}
+	}
+	if r.Ended < r.Jobs && submitted > 0 {
+		r.DelayOfAll = float64(waited) / float64(submitted)
 	}
 	r.JCT, r.Delay, r.Slowdown = spreadOf(all.jct), spreadOf(all.delay), spreadOf(all.slowdown)
 	for _, size := range slices.Sorted(maps.Keys(sizes)) {
