@@ -185,11 +185,13 @@ func TestRecord(t *testing.T) {
 	variant.OwnerReferences = []metav1.OwnerReference{{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "Workload", Name: "train", Controller: ptr.To(true)}}
 	replaced.Status.Conditions[1].Reason = kueue.WorkloadSliceReplaced
 	part.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{egpu.ResourceCore: resource.MustParse("50")}
-	leftOut, err := writeTrace(&b, []kueue.Workload{ran, waits, first, variant, replaced, part, part}, &hashes{})
+	never := *waits.DeepCopy()
+	never.Status.Conditions = ran.Status.Conditions[1:]
+	leftOut, err := writeTrace(&b, []kueue.Workload{ran, waits, never, first, variant, replaced, part, part}, &hashes{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := map[string]int{"a variant of another workload": 1, "another slice took its place": 1, "asks for part of a card": 2}; !maps.Equal(leftOut, want) {
+	if want := map[string]int{"has not finished": 1, "never ran": 1, "a variant of another workload": 1, "another slice took its place": 1, "asks for part of a card": 2}; !maps.Equal(leftOut, want) {
 		t.Errorf("left out: %v", leftOut)
 	}
 	if _, err := writeTrace(io.Discard, []kueue.Workload{part}, &hashes{}); err == nil || !strings.Contains(err.Error(), "asks for part of a card (1)") {
@@ -224,7 +226,7 @@ func TestRecord(t *testing.T) {
 	if one.Jobs[0].ID == one.Jobs[1].ID || one.Jobs[0].ID == other.Jobs[0].ID || one.Jobs[0].Queue != "team" || other.Jobs[0].Queue == "team" || other.Jobs[0].Queue != other.Jobs[1].Queue {
 		t.Errorf("%+v, %+v", one.Jobs, other.Jobs)
 	}
-	if _, err := writeTrace(&b, []kueue.Workload{waits}, &hashes{}); err == nil {
-		t.Error("a trace without a job was written")
+	if _, err := writeTrace(&b, []kueue.Workload{waits}, &hashes{}); err == nil || !strings.Contains(err.Error(), "has not finished (1)") {
+		t.Error(err)
 	}
 }
