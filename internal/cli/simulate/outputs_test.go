@@ -36,7 +36,7 @@ func TestFilesBesideTheResult(t *testing.T) {
 }
 
 // Variants that ended different numbers of jobs are not compared by the means of those alone.
-func TestSurvivorsAreTold(t *testing.T) {
+func TestVariantsThatEndedOtherJobs(t *testing.T) {
 	t.Chdir(t.TempDir())
 	jobs := "job_id,queue,submit_s,duration_s,gpus,status\na,q,0,3600,8,failed\nb,q,0,3600,16,\n"
 	if err := os.WriteFile("jobs.csv", []byte(jobs), 0o600); err != nil {
