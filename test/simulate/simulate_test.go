@@ -41,7 +41,10 @@ func TestMain(m *testing.M) {
 }
 
 // nodes of the cluster and of the simulation.
-const nodes = "1x8:H100-80G,1x4:A100-40G"
+const (
+	nodes                     = "1x8:H100-80G,1x4:A100-40G"
+	largestNode, smallestNode = 8, 4 // cards
+)
 
 // simulatedJobs of two queues of four cards each, on one node of eight: they borrow, reclaim, preempt by priority, pass others
 // that do not fit, and come back. Which are evicted differs with fair sharing.
@@ -69,6 +72,15 @@ stays,a,20,400,4,0
 large,a,40,300,8,0
 `
 
+// gangJobs have a gang that needs all cards of both nodes: it waits for the last of them, goes as a whole for a job of another queue that
+// wants its own, and comes back as a whole.
+const gangJobs = `job_id,queue,submit_s,duration_s,gpus,priority
+one,a,0,60,8,0
+gang,a,20,300,12,0
+owner,b,90,50,4,0
+small,a,100,25,2,0
+`
+
 // passingJobs have a head that takes all cards: jobs pass it that end before it can start, and the one that says it may run for
 // ten hours does not. One that passed is evicted, and passes again.
 const passingJobs = `job_id,queue,submit_s,duration_s,gpus,priority,limit_s
@@ -94,7 +106,7 @@ last,a,124,5,5,0
 func TestSimulationTellsTheTruth(t *testing.T) {
 	for name, test := range map[string]truth{
 		"FIFO": {}, "DRF": {capacity: queuepolicy.CapacityDRF}, "FIFO with a reservation": {reserved: "5"},
-		"FIFO with a budget": {budget: "7.8"}, "jobs that move": {jobs: movedJobs, moves: true},
+		"FIFO with a budget": {budget: "7.8"}, "jobs that move": {jobs: movedJobs, moves: true}, "a gang on two nodes": {jobs: gangJobs, twoNodes: true},
 		"MaxMin": {capacity: queuepolicy.CapacityMaxMin}, "EASY backfill": {jobs: passingJobs, backfill: true},
 		"LeastAttainedService": {jobs: usedJobs, alone: true, order: queuepolicy.OrderLeastAttainedService},
 	} {
@@ -142,6 +154,7 @@ type truth struct {
 	capacity         queuepolicy.Capacity
 	reserved, budget string // for b, in a week: jobs of which nobody knows how long they run leave it alone; and GPU-hours a month
 	moves            bool   // one job moves for another, on both nodes
+	twoNodes         bool   // quotas are of both nodes
 	backfill         bool
 	order            queuepolicy.Order
 	alone            bool // all quota is a's: who would borrow preempts nobody of its own queue
@@ -154,6 +167,8 @@ func (test *truth) objects(ns string) []client.Object {
 	labels, cards := map[string]string{egpu.ModelLabel: "H100-80G"}, "4"
 	if test.moves {
 		policy.Spec.Defragmentation = &queuepolicy.Defragmentation{Moves: ptr.To[int32](1), LostWork: ptr.To(queuepolicy.Duration("24h"))}
+	}
+	if test.moves || test.twoNodes {
 		labels, cards = nil, "6"
 	}
 	if policy.Spec.Order = test.order; test.backfill {
@@ -237,7 +252,7 @@ func simulated(t *testing.T, trace *world.Trace, objects []client.Object) (steps
 		t.Fatal(err)
 	}
 	c.Start = time.Now()
-	trace.UseAliases(c)
+	trace.Map(nil, c)
 	at, evictions, waits, moves, passes := int64(-1), 0, 0, 0, 0
 	pending := map[int]bool{}
 	w, err := world.New(trace, c, world.Settings{Check: true, Watch: func(m world.Moment) {
@@ -346,7 +361,11 @@ func submit(t *testing.T, ns string, trace *world.Trace, name string) *batchv1.J
 		t.Fatal(err)
 	}
 	j := &trace.Jobs[at]
-	job := sandbox.Job(ns, j.ID, strings.TrimPrefix(j.Queue, ns+"-"), 1, strconv.Itoa(int(j.Cards)))
+	pods, cards := 1, int(j.Cards)
+	if cards > largestNode { // pods of which some are on each node
+		pods, cards = cards/smallestNode, smallestNode
+	}
+	job := sandbox.Job(ns, j.ID, strings.TrimPrefix(j.Queue, ns+"-"), int32(pods), strconv.Itoa(cards))
 	job.Labels["kueue.x-k8s.io/priority-class"] = fmt.Sprintf("%s-%d", ns, j.Priority)
 	if j.Limit > 0 {
 		job.Labels[kinds.MaxExecTimeLabel] = strconv.FormatInt(j.Limit, 10)
@@ -356,24 +375,27 @@ func submit(t *testing.T, ns string, trace *world.Trace, name string) *batchv1.J
 	return job
 }
 
-// endPods ends the pod of a job that runs.
+// endPods ends the pods of a job that runs.
 func endPods(t *testing.T, job *batchv1.Job) {
 	t.Helper()
-	var pod corev1.Pod
-	sandbox.Eventually(t, job.Name+" has a pod that runs", func(ctx context.Context) error {
+	var running []corev1.Pod
+	sandbox.Eventually(t, job.Name+" has pods that run", func(ctx context.Context) error {
 		pods := &corev1.PodList{}
 		if err := cluster.List(ctx, pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
 			return err
 		}
-		for i := range pods.Items {
-			if p := &pods.Items[i]; p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning {
-				pod = *p
-				return nil
-			}
+		running = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
+			return p.DeletionTimestamp != nil || p.Status.Phase != corev1.PodRunning
+		})
+		if want := int(ptr.Deref(job.Spec.Parallelism, 1)); len(running) != want {
+			return fmt.Errorf("%d of %d pods run", len(running), want)
 		}
-		return fmt.Errorf("it has %d pods", len(pods.Items))
+		return nil
 	})
-	cluster.Change(t, &pod, func() { pod.Annotations[sandbox.RunFor] = "0s" })
+	for i := range running {
+		pod := &running[i]
+		cluster.Change(t, pod, func() { pod.Annotations[sandbox.RunFor] = "0s" })
+	}
 }
 
 // nextSecond waits for one: what happens then is later than what was, by the times of the API, too.

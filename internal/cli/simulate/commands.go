@@ -3,8 +3,6 @@ package simulate
 import (
 	"errors"
 	"fmt"
-	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +15,7 @@ func Command() *cobra.Command {
 	in := &inputs{}
 	var printer output.Printer
 	var sets []string
-	var plot, timeline string
+	files := &outputs{}
 	var alone bool
 	cmd := &cobra.Command{
 		Use:   "simulate",
@@ -38,8 +36,13 @@ changes of one variant.
   queue/NAME.queueingStrategy=StrictFIFO  the head blocks; or BestEffortFIFO
   queue/NAME.backfill=EASY                jobs with a limit pass a blocked head; or None
   queue/NAME.order=LeastAttainedService   who has used least goes first; or Age
-  queue/NAME.withinClusterQueue=LowerPriority, queue/NAME.reclaimWithinCohort=Any
+  queue/NAME.withinClusterQueue=LowerPriority, queue/NAME.reclaimWithinCohort=Any,
+  queue/NAME.borrowWithinCohort=LowerPriority/100
+                                          up to a priority, or any lower one; or Never
+  queue/NAME.flavorFungibility.whenCanBorrow=TryNextFlavor, .whenCanPreempt=MayStopSearch,
+  .preference=PreemptionOverBorrowing     when the next flavor is tried
   cohort/NAME.fairSharing=drf             or maxmin, off; policy.fairSharing for all
+  cohort/NAME.weight=2, cohort/NAME.parent=NAME
   queue/NAME.budget=500/Week              GPU-hours a Day, Week or Month; 500/Week/Drain
                                           stops what runs when they are spent; off
   cohort/NAME.budget=..., localqueue/NAMESPACE/NAME.budget=...
@@ -48,10 +51,11 @@ changes of one variant.
   queue/NAME.defragmentation=4/2h         jobs that move to other nodes for one, and the
                                           work they may lose, all together; off
   queue/NAME.shareOfNodes=25/10m          nominal quota follows the nodes, with a grace; off
+  queue/NAME.headroom=10                  percent of the nodes of which it has no share; off
   queue/NAME.window=64@0 20 * * *+10h     another nominal quota at times, as in a CronJob; off
   queue/NAME.runTime=1h, queue/NAME.quantile=90
                                           how long jobs are taken to run that do not say, and
-                                          that it is learned; off
+                                          that it is learned; off; also of localqueue/...
   queue/NAME.preemption.delay=10m, queue/NAME.preemption.cooldown=10m,
   queue/NAME.preemption.minRuntime=1h     before it preempts; before it may be preempted, also
                                           .withinClusterQueue, .reclaim or .borrowed alone
@@ -60,13 +64,14 @@ changes of one variant.
   policy.preemptAfter=10m, policy.preemptionCooldown=10m, policy.noPreemptionRings=on
   policy.placement=binpack                which node a pod gets
   policy/NAME.backfill=on                 a queue's setting, for those that a QueuePolicy is
-                                          about; a budget or reservation at its targets
+                                          about; budget, reservation, runTime and quantile
+                                          at its targets
   +4x8:H100-80G, -2x8:H100-80G            more nodes, like those of the model, or fewer; whose
                                           they are says @QUEUE, @FLAVOR or @LABEL=VALUE
   faults.every=6h, faults.down=2h, faults.spot=8h/10m@NODES, faults.stockOut=24h-48h@NODES
                                           as the flags, in this variant; off
 
-queue/* stands for every queue.`,
+queue/* stands for every queue. Of names with dots the longest that there is counts.`,
 		Example: `  # A trace on a cluster of 8 nodes, and the same with two nodes more
   elastic simulate --trace jobs.csv --nodes 8x8:H100-80G --set +2x8:H100-80G
 
@@ -80,101 +85,58 @@ queue/* stands for every queue.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			world.CollectSeldom()
-			variants, err := in.compare(cmd, sets, timeline, alone)
+			variants, err := in.compare(cmd, sets, files, alone)
 			if err != nil {
-				return err
-			}
-			if plot != "" {
-				if err := writePlot(plot, variants); err != nil {
-					return err
-				}
+				return errors.Join(err, files.close(nil))
 			}
 			names := make([]string, len(variants))
 			for i := range variants {
 				names[i] = variants[i].Name
 			}
-			return printer.Print(cmd.OutOrStdout(), variants, names, func(w output.Writer, wide bool) { printVariants(w, variants, wide) })
+			err = printer.Print(cmd.OutOrStdout(), variants, names, func(w output.Writer, wide bool) { printVariants(w, variants, wide) })
+			return errors.Join(err, files.close(variants))
 		},
 	}
 	in.addTo(cmd)
 	cmd.Flags().StringArrayVar(&sets, "set", nil, "a variant: changes with commas between; may be given several times")
-	cmd.Flags().StringVar(&plot, "plot", "", "also draw cards in use, jobs waiting and the use and shares of queues over time into this SVG file")
-	cmd.Flags().StringVar(&timeline, "timeline", "", "also write what happened to each job in each variant, and where it ran, into this CSV file")
+	cmd.Flags().StringVar(&files.plotTo, "plot", "", "also draw cards in use, jobs waiting and the use and shares of queues over time into this SVG file")
+	cmd.Flags().StringVar(&files.timelineTo, "timeline", "", "also write what happened to each job in each variant, and where it ran, into this CSV file")
 	cmd.Flags().BoolVar(&alone, "alone", false, "also run each queue on its own quota, and say how much later or earlier its jobs end by sharing (finish-time fairness)")
 	printer.AddTo(cmd)
 	cmd.AddCommand(explainCommand(), costCommand())
 	return cmd
 }
 
-// explainCommand is "elastic simulate explain".
-func explainCommand() *cobra.Command {
-	in := &inputs{}
-	var at time.Duration
-	var set string
-	cmd := &cobra.Command{
-		Use:   "explain JOB --at TIME",
-		Short: "Say why a job of the trace waits at a time of the simulation",
-		Example: `  elastic simulate explain job-17 --at 36h --trace jobs.csv --nodes 8x8:H100-80G
-  elastic simulate explain job-17 --at 36h --trace jobs.csv --shape queues.csv --set queue/a.quota=64`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if at < time.Second {
-				return errors.New("give --at: the time from the start of the trace, as 36h or 90m")
-			}
-			in.until = at
-			trace, cluster, settings, err := in.read(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if cluster, err = cluster.Set(set); err != nil {
-				return err
-			}
-			job, err := trace.Index(args[0])
-			if err != nil {
-				return err
-			}
-			w, err := world.New(trace, cluster, settings)
-			if err != nil {
-				return explained(err)
-			}
-			world.CollectSeldom()
-			if _, err := w.Run(cmd.Context()); err != nil {
-				return err
-			}
-			printExplanation(output.To(cmd.OutOrStdout()), trace, w, job, at)
-			return nil
-		},
-	}
-	in.addTo(cmd)
-	cmd.Flags().DurationVar(&at, "at", 0, "time from the start of the trace")
-	cmd.Flags().StringVar(&set, "set", "", "changes of the cluster, a comma between")
-	return cmd
-}
-
-// compare runs the cluster as it is and every variant of it.
-func (in *inputs) compare(cmd *cobra.Command, sets []string, timeline string, alone bool) (out []world.Variant, err error) {
+// compare runs the cluster as it is and every variant of it. All of them are made before the first is run: a word that cannot be read is
+// told at once.
+func (in *inputs) compare(cmd *cobra.Command, sets []string, files *outputs, alone bool) ([]world.Variant, error) {
 	trace, cluster, settings, err := in.read(cmd.Context())
 	if err != nil {
 		return nil, err
 	}
-	var log *timelineFile
-	if timeline != "" {
-		if log, err = newTimeline(timeline, trace); err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, log.close()) }()
+	clusters := make([]*world.Cluster, 1+len(sets))
+	if clusters[0], err = cluster.Set(""); err != nil {
+		return nil, err
 	}
-	for i, set := range append([]string{""}, sets...) {
-		changed, err := cluster.Set(set)
-		if err != nil {
+	for i, set := range sets {
+		if clusters[i+1], err = cluster.Set(set); err != nil {
 			return nil, err
 		}
-		name := set
-		if i == 0 {
-			name = "as it is"
+	}
+	if err := world.CheckNodes(&settings.Faults, clusters); err != nil {
+		return nil, err
+	}
+	if err := files.open(trace); err != nil {
+		return nil, err
+	}
+	var out []world.Variant
+	for i, changed := range clusters {
+		name := "as it is"
+		if i > 0 {
+			name = sets[i-1]
 		}
 		run := settings
-		run.Watch = log.of(name)
+		run.Watch = files.timeline.of(name)
 		w, report, err := simulated(cmd, name, trace, changed, run)
 		if err != nil {
 			return nil, err
@@ -211,12 +173,4 @@ func explained(err error) error {
 		return fmt.Errorf("%w\nsay where they go: --map %s=QUEUE, or --map '*=QUEUE' for all of them", err, missing.Queues[0])
 	}
 	return err
-}
-
-func writePlot(path string, variants []world.Variant) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(world.Plot(f, variants), f.Close())
 }

@@ -170,6 +170,16 @@ func TestOutputsAndErrors(t *testing.T) {
 		{append(shape, "--until", "-1s"), "--until -1s"},
 		{append(shape, "--waiting-for", "-1s"), "--waiting-for -1s"},
 		{append(shape, "--set", "faults.every=5ms"), "want a time"},
+		{append(shape, "--spot", "8h@TYPO"), "--spot or --stock-out: no node is TYPO"},
+		{append(shape, "--stock-out", "1h-2h@TYPO"), "no node is TYPO"},
+		{append(shape, "--set", "faults.spot=8h@TYPO"), "no node is TYPO"},
+		{append(shape, "--price", "TYPO=2"), "--price: no node is TYPO"},
+		{append(shape, "--map", "typo=vision"), "--map typo=vision: no job of the trace is in queue typo; they are in production, research, vision"},
+		{append(shape, "--set", "queue/vision.weight=2", "--set", "queue/x.quota=1", "--timeline", "not-made"), "there is no queue x"},
+		{append(shape, "--plot", "no/such/folder.svg", "--set", "queue/vision.weight=2"), "--plot: open no/such/folder.svg"},
+		{[]string{"explain", "vision-001"}, "give --trace"},
+		{append([]string{"explain", "vision-001", "--at", "soon"}, shape...), "give --at"},
+		{append([]string{"explain", "vision-001", "--at", "2023-12-31"}, shape...), "the trace begins later"},
 	} {
 		if _, err := try(c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %s", c.args, err, c.want)

@@ -67,7 +67,7 @@ func (in *inputs) addTo(cmd *cobra.Command) {
 	f.StringSliceVar(&in.prices, "price", nil, "what a card costs in an hour while its node is there: PRICE, or NODES=PRICE for a model, a label, KEY=VALUE, or the nodes of --spot, spot")
 	f.StringSliceVar(&in.restart, "restart", []string{"40s", "60s"}, "what an eviction costs a job on one node, and on several")
 	f.DurationVar(&in.checkpoint, "checkpoint", 0, "how often jobs save their work: evicted ones lose what they did since; 0 loses nothing")
-	f.DurationVar(&in.faultEvery, "fault-every", 0, "lose a node every so often, on average; 0 for never")
+	f.DurationVar(&in.faultEvery, "fault-every", 0, "lose a node every so often, on average, of those that there are before --set; 0 for never")
 	f.DurationVar(&in.faultDown, "fault-down", time.Hour, "how long a lost node is away")
 	f.StringSliceVar(&in.spot, "spot", nil, "nodes that their provider takes back: EVERY[/DOWN][@NODES], as 8h/10m@A100-40G; NODES is a model or a label, KEY=VALUE")
 	f.StringSliceVar(&in.stockOuts, "stock-out", nil, "a time in which no node comes, neither one that is away nor one of --set +...: FROM-TO[@NODES], as 24h-48h@H100-80G")
@@ -102,11 +102,16 @@ func (in *inputs) read(ctx context.Context) (*world.Trace, *world.Cluster, world
 		}
 		maps[from] = to
 	}
-	trace.UseAliases(cluster)
-	trace.Map(maps, cluster.Has)
+	queues := trace.Queues()
+	if none := trace.Map(maps, cluster); len(none) > 0 {
+		return nil, nil, settings, fmt.Errorf("--map %s=%s: no job of the trace is in queue %s; they are in %s", none[0], maps[none[0]], none[0], strings.Join(queues, ", "))
+	}
 	trace.AssumeLimits(in.limitFactor)
 	if cluster.Start, err = in.begins(trace); err != nil {
 		return nil, nil, settings, err
+	}
+	if in.start != "" && !trace.Start.IsZero() && !trace.Start.Equal(cluster.Start) {
+		cluster.Note(fmt.Sprintf("the first job of the trace is of %s; by --start it comes on %s", trace.Start.Format("2006-01-02 15:04 MST"), cluster.Start.Format("2006-01-02 15:04 MST")))
 	}
 	left := world.Lengths{Running: int64(in.runningFor / time.Second), Waiting: int64(in.waitingFor / time.Second)}
 	return trace.With(cluster, left), cluster, settings, nil

@@ -173,10 +173,11 @@ func TestRecord(t *testing.T) {
 	ran.Status.AccumulatedPastExecutionTimeSeconds = &past
 	ran.Status.Conditions = []metav1.Condition{
 		{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: at(20)},
-		{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, LastTransitionTime: at(25)},
+		{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, LastTransitionTime: at(25), Reason: kueue.WorkloadFinishedReasonFailed},
 	}
 	first := *ran.DeepCopy()
 	first.Name, first.CreationTimestamp = "first", at(5)
+	first.Status.Conditions[1].Reason = kueue.WorkloadFinishedReasonSucceeded
 	first.Annotations = map[string]string{"elasticai.io/submitted-by": "ann@example.com"}
 	waits := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: "waits", Namespace: "ns", CreationTimestamp: at(0)}}
 	var b bytes.Buffer
@@ -184,11 +185,13 @@ func TestRecord(t *testing.T) {
 	variant.OwnerReferences = []metav1.OwnerReference{{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "Workload", Name: "train", Controller: ptr.To(true)}}
 	replaced.Status.Conditions[1].Reason = kueue.WorkloadSliceReplaced
 	part.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{egpu.ResourceCore: resource.MustParse("50")}
-	leftOut, err := writeTrace(&b, []kueue.Workload{ran, waits, first, variant, replaced, part, part}, &hashes{})
+	never := *waits.DeepCopy()
+	never.Status.Conditions = ran.Status.Conditions[1:]
+	leftOut, err := writeTrace(&b, []kueue.Workload{ran, waits, never, first, variant, replaced, part, part}, &hashes{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := map[string]int{"a variant of another workload": 1, "another slice took its place": 1, "asks for part of a card": 2}; !maps.Equal(leftOut, want) {
+	if want := map[string]int{"has not finished": 1, "never ran": 1, "a variant of another workload": 1, "another slice took its place": 1, "asks for part of a card": 2}; !maps.Equal(leftOut, want) {
 		t.Errorf("left out: %v", leftOut)
 	}
 	if _, err := writeTrace(io.Discard, []kueue.Workload{part}, &hashes{}); err == nil || !strings.Contains(err.Error(), "asks for part of a card (1)") {
@@ -198,8 +201,8 @@ func TestRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := world.Job{ID: "ns/train", User: "ns", Queue: "team", Submit: 300, Duration: 330, Limit: 7200, Cards: 8, CPU: 3000, Memory: 2 << 30, Priority: -5}
-	if len(trace.Jobs) != 2 || trace.Jobs[0].ID != "ns/first" || trace.Jobs[0].User != "ann@example.com" || trace.Jobs[1] != want {
+	want := world.Job{ID: "ns/train", User: "ns", Queue: "team", Submit: 300, Duration: 330, Limit: 7200, Cards: 8, CPU: 3000, Memory: 2 << 30, Priority: -5, Outcome: world.Fails}
+	if len(trace.Jobs) != 2 || trace.Jobs[0].ID != "ns/first" || trace.Jobs[0].User != "ann@example.com" || trace.Jobs[0].Outcome != world.Succeeds || trace.Jobs[1] != want {
 		t.Errorf("%+v", trace.Jobs)
 	}
 	// Names are replaced by others each time, the same one by the same; queues if that is asked for.
@@ -223,7 +226,7 @@ func TestRecord(t *testing.T) {
 	if one.Jobs[0].ID == one.Jobs[1].ID || one.Jobs[0].ID == other.Jobs[0].ID || one.Jobs[0].Queue != "team" || other.Jobs[0].Queue == "team" || other.Jobs[0].Queue != other.Jobs[1].Queue {
 		t.Errorf("%+v, %+v", one.Jobs, other.Jobs)
 	}
-	if _, err := writeTrace(&b, []kueue.Workload{waits}, &hashes{}); err == nil {
-		t.Error("a trace without a job was written")
+	if _, err := writeTrace(&b, []kueue.Workload{waits}, &hashes{}); err == nil || !strings.Contains(err.Error(), "has not finished (1)") {
+		t.Error(err)
 	}
 }

@@ -40,7 +40,10 @@ func RecordCommand() *cobra.Command {
 		Long: `Write the Workloads of a cluster that have finished as a trace: when they came, how
 long they ran, what they asked for, and who submitted them where that is recorded
 (controllers.recordSubmitters), or else their namespace. Nothing is changed in the
-cluster. With --hash, names of jobs and users are replaced by digits that stand for
+cluster. What has been deleted is not there any more: jobs are, with their Workloads,
+as long as their owners keep them (ttlSecondsAfterFinished), and Workloads alone for
+objectRetentionPolicies of elastic-queue's configuration. Workloads that have not
+finished, or never ran, are left out and counted. With --hash, names of jobs and users are replaced by digits that stand for
 them, other ones each time, so that nobody can guess a name and look whether it is
 there; with --hash-queues those of queues, too.`,
 		Example: "  elastic record --hash -f jobs.csv\n  elastic simulate --trace jobs.csv --from-cluster",
@@ -49,7 +52,7 @@ there; with --hash-queues those of queues, too.`,
 			names.salt = []byte(rand.Text())
 			leftOut, err := record(cmd.Context(), c, cmd.OutOrStdout(), path, &names)
 			if lines, why := world.LeftOut(leftOut); lines > 0 && err == nil {
-				_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%d workloads that have finished are left out: %s\n", lines, why)
+				_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%d workloads are left out: %s\n", lines, why)
 			}
 			return err
 		}),
@@ -81,17 +84,19 @@ func record(ctx context.Context, c *cluster.Client, out io.Writer, path string, 
 func writeTrace(to io.Writer, workloads []kueue.Workload, names *hashes) (leftOut map[string]int, err error) {
 	leftOut = map[string]int{}
 	workloads = slices.DeleteFunc(slices.Clone(workloads), func(wl kueue.Workload) bool {
-		_, ran := runTime(&wl)
 		why := noJob(&wl)
-		if ran && why != "" {
+		if _, ran := runTime(&wl); !ran && why == "" {
+			why = noRun(&wl)
+		}
+		if why != "" {
 			leftOut[why]++
 		}
-		return !ran || why != ""
+		return why != ""
 	})
 	if _, why := world.LeftOut(leftOut); len(workloads) == 0 && why != "" {
-		return leftOut, errors.New("of the workloads that have finished none is a job that can be simulated: " + why)
+		return leftOut, errors.New("no workload is a job that has run to an end: " + why)
 	} else if len(workloads) == 0 {
-		return leftOut, errors.New("no workload has finished yet, in any namespace")
+		return leftOut, errors.New("there is no workload, in any namespace")
 	}
 	slices.SortFunc(workloads, func(a, b kueue.Workload) int {
 		if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
@@ -101,7 +106,7 @@ func writeTrace(to io.Writer, workloads []kueue.Workload, names *hashes) (leftOu
 	})
 	start := workloads[0].CreationTimestamp
 	w := csv.NewWriter(to)
-	if err := w.Write([]string{"job_id", "user", "queue", "submit_s", "duration_s", "gpus", "cpus", "memory_mib", "priority", "limit_s"}); err != nil {
+	if err := w.Write([]string{"job_id", "user", "queue", "submit_s", "duration_s", "gpus", "cpus", "memory_mib", "priority", "limit_s", "status"}); err != nil {
 		return leftOut, err
 	}
 	for i := range workloads {
@@ -119,13 +124,21 @@ func writeTrace(to io.Writer, workloads []kueue.Workload, names *hashes) (leftOu
 		number := func(v int64) string { return strconv.FormatInt(v, 10) }
 		if err := w.Write([]string{
 			id, user, names.queue(queueOf(wl)), number(int64(wl.CreationTimestamp.Sub(start.Time) / time.Second)), number(int64(ran / time.Second)),
-			number(cards), number(cpus), number(memory), number(priority), number(limit),
+			number(cards), number(cpus), number(memory), number(priority), number(limit), outcomeOf(wl),
 		}); err != nil {
 			return leftOut, err
 		}
 	}
 	w.Flush()
 	return leftOut, w.Error()
+}
+
+// noRun says why nobody knows how long a workload runs.
+func noRun(wl *kueue.Workload) string {
+	if workload.IsFinished(wl) {
+		return "never ran"
+	}
+	return "has not finished"
 }
 
 // noJob says why a workload is not a job of its own, or not one that is simulated; "" for one that is.
@@ -176,6 +189,17 @@ func runTime(wl *kueue.Workload) (time.Duration, bool) {
 		ran += max(0, finished.LastTransitionTime.Sub(admitted.LastTransitionTime.Time))
 	}
 	return ran, true
+}
+
+// outcomeOf a finished workload, as its condition says it.
+func outcomeOf(wl *kueue.Workload) string {
+	switch finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished); finished.Reason {
+	case kueue.WorkloadFinishedReasonSucceeded, kueue.WorkloadFinishedReasonFailed:
+		return finished.Reason
+	case kueue.WorkloadFinishedReasonOutOfSync, kueue.WorkloadFinishedReasonOwnerNotFound: // its job is another one, or gone
+		return "Cancelled"
+	}
+	return ""
 }
 
 // askedBy all its pods: cards, cores and MiB, rounded up.

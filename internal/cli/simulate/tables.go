@@ -4,11 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
-	"github.com/elastic-ai/elastic/internal/admission"
-	"github.com/elastic-ai/elastic/internal/cli/explain"
 	"github.com/elastic-ai/elastic/internal/cli/output"
 	"github.com/elastic-ai/elastic/internal/simulate/world"
 )
@@ -39,6 +35,7 @@ func printVariants(w output.Writer, variants []world.Variant, wide bool) {
 			fmt.Fprintf(w, "\n%s\n", text)
 		}
 	}
+	printSurvivors(w, variants)
 	printNotes(w, variants)
 	for _, v := range variants {
 		printNotStarted(w, &v)
@@ -54,6 +51,23 @@ func printVariants(w output.Writer, variants []world.Variant, wide bool) {
 			printSizes(w, v.BySize)
 		}
 	}
+}
+
+// printSurvivors says that variants ended different numbers of jobs, so that their means are of different ones.
+func printSurvivors(w output.Writer, variants []world.Variant) {
+	if !slices.ContainsFunc(variants, func(v world.Variant) bool { return v.Ended != variants[0].Ended }) {
+		return
+	}
+	fmt.Fprintln(w, "\nThe variants ended different numbers of jobs, and the means above are of those alone. The mean delay of all that were submitted, with what\nothers have waited so far:")
+	table := output.Table{Indent: "  ", Columns: columns("VARIANT", "JOBS", "DELAY MEAN")}
+	for _, v := range variants {
+		mean := v.DelayOfAll
+		if v.Ended == v.Jobs {
+			mean = v.Delay.Mean
+		}
+		table.Add(v.Name, jobs(v.Report), hours(mean))
+	}
+	table.Print(w, true)
 }
 
 // printNotStarted names jobs that never started, and says why.
@@ -135,6 +149,10 @@ func printQueues(w output.Writer, groups []world.Group, wide bool) {
 	if alone {
 		table.Columns = append(table.Columns, output.Column{Name: "OF ALONE"}, output.Column{Name: "LATER"}, output.Column{Name: "NEVER ALONE"})
 	}
+	failed := slices.ContainsFunc(groups, func(g world.Group) bool { return g.Failed > 0 })
+	if failed {
+		table.Columns = append(table.Columns, output.Column{Name: "FAILED"})
+	}
 	held := slices.ContainsFunc(groups, func(g world.Group) bool { return g.ForBudget.Jobs+g.ForReservation.Jobs > 0 })
 	if held {
 		table.Columns = append(table.Columns, output.Column{Name: "FOR BUDGETS"}, output.Column{Name: "FOR RESERVATIONS"})
@@ -154,6 +172,9 @@ func printQueues(w output.Writer, groups []world.Group, wide bool) {
 		}
 		if alone {
 			cells = append(cells, fmt.Sprintf("%.2f", g.Alone.Ratio.Mean), percent(g.Alone.Later), g.Alone.Never)
+		}
+		if failed {
+			cells = append(cells, g.Failed)
 		}
 		if held {
 			cells = append(cells, waited(g.ForBudget), waited(g.ForReservation))
@@ -185,37 +206,3 @@ func printSizes(w output.Writer, groups []world.Group) {
 func hours(seconds float64) string { return fmt.Sprintf("%.2f h", seconds/3600) }
 
 func percent(part float64) string { return fmt.Sprintf("%.1f %%", 100*part) }
-
-// printExplanation says where a job stands, in the words of "elastic explain".
-func printExplanation(w output.Writer, trace *world.Trace, run *world.World, job int, at time.Duration) {
-	j := &trace.Jobs[job]
-	x := run.Standing(job)
-	cards := "cards"
-	if j.Cards == 1 {
-		cards = "card"
-	}
-	now := run.Clock(int64(at / time.Second))
-	fmt.Fprintf(w, "%s (%d %s, queue %s, submitted at %s) at %s, %s: %s\n",
-		j.ID, j.Cards, cards, j.Queue, duration(j.Submit), at, now.Format("2006-01-02 15:04 MST"), standing(run, job, &x))
-	if x.State != string(admission.StateUnknown) {
-		fmt.Fprintln(w)
-		explain.RenderStanding(w, &x, now)
-	}
-}
-
-func standing(run *world.World, job int, x *v1alpha1.WorkloadStanding) string {
-	end := run.JobEnds()[job]
-	switch {
-	case x.State == string(admission.StateUnknown) && end.End >= 0:
-		return fmt.Sprintf("ended at %s after %s of waiting", duration(end.End), duration(end.Delay))
-	case x.State == string(admission.StateUnknown):
-		return "not submitted yet"
-	case x.State == "Admitted":
-		return fmt.Sprintf("runs, after %s of waiting", duration(end.Delay))
-	case x.Position > 0:
-		return fmt.Sprintf("has waited %s, and is at position %d", duration(end.Delay), x.Position)
-	}
-	return fmt.Sprintf("has waited %s", duration(end.Delay))
-}
-
-func duration(seconds int64) time.Duration { return time.Duration(seconds) * time.Second }

@@ -19,6 +19,8 @@ type someColumn struct {
 func columnsOfSome(variants []world.Variant) []someColumn {
 	return slices.DeleteFunc([]someColumn{
 		{"MONEY", func(r *world.Report) bool { return r.Money > 0 }, func(r *world.Report) string { return fmt.Sprintf("%.0f", r.Money) }},
+		{"FAILED", func(r *world.Report) bool { return r.Failed > 0 }, func(r *world.Report) string { return fmt.Sprint(r.Failed) }},
+		{"CANCELLED", func(r *world.Report) bool { return r.Cancelled > 0 }, func(r *world.Report) string { return fmt.Sprint(r.Cancelled) }},
 		{"OVER LIMIT", func(r *world.Report) bool { return r.OverLimit > 0 }, func(r *world.Report) string { return fmt.Sprint(r.OverLimit) }},
 		{"FOR BUDGETS", func(r *world.Report) bool { return len(r.Budgets) > 0 }, func(r *world.Report) string { return waited(r.ForBudget) }},
 		{"DRAINED", func(r *world.Report) bool { return r.Drained > 0 }, func(r *world.Report) string { return fmt.Sprint(r.Drained) }},

@@ -1,12 +1,15 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/queue/policy"
@@ -24,10 +27,18 @@ import (
 //	-4x8:MODEL[@WHERE]                       fewer
 func (c *Cluster) Set(changes string) (*Cluster, error) {
 	out := c.clone()
+	out.nodesBefore = cmp.Or(c.nodesBefore, len(c.Nodes))
 	for _, word := range wordsOf(changes) {
 		if err := out.change(word); err != nil {
 			return nil, err
 		}
+	}
+	var faults Faults
+	for _, change := range out.faults {
+		change(&faults)
+	}
+	if nodes := faults.namesNone(out); nodes != "" {
+		return nil, fmt.Errorf("%q: %w", changes, out.noSuchNodes(nodes))
 	}
 	return out, nil
 }
@@ -58,7 +69,10 @@ func (c *Cluster) change(word string) error {
 	}
 	left, value, ok := strings.Cut(word, "=")
 	of, setting, dotted := strings.Cut(left, ".")
-	kind, name, _ := strings.Cut(of, "/")
+	kind, name, named := strings.Cut(of, "/")
+	if named {
+		name, setting, dotted = c.named(kind, left[len(kind)+1:])
+	}
 	settings, known := kinds[kind]
 	asked := kind
 	if !ok || !dotted || !known {
@@ -70,6 +84,9 @@ func (c *Cluster) change(word string) error {
 		settings, names = kinds["queue"], c.Policies[name]
 		if _, ofTargets := ofPolicies[strings.ToLower(setting)]; ofTargets {
 			settings, names = ofPolicies, []string{name}
+		}
+		if _, exists := c.Targets[name]; exists && len(names) == 0 {
+			return fmt.Errorf("%q: QueuePolicy %s is about no ClusterQueue; of its targets %s can be set", word, name, join(sortedKeys(ofPolicies), 30))
 		}
 	}
 	set, known := settingOf(settings, kind, setting)
@@ -89,6 +106,51 @@ func (c *Cluster) change(word string) error {
 		return fmt.Errorf("%q: there is no %s %s", word, asked, name)
 	}
 	return nil
+}
+
+// named parts NAME.SETTING. Names may have dots: of those that there are the longest counts after which a setting follows, or else
+// what is before the first dot.
+func (c *Cluster) named(kind, text string) (name, setting string, dotted bool) {
+	settings := kinds[kind]
+	if kind == "policy" {
+		settings = kinds["queue"]
+	}
+	for _, known := range c.namesOf(kind) {
+		rest, is := strings.CutPrefix(text, known+".")
+		if !is || len(known) <= len(name) {
+			continue
+		}
+		if _, sets := settingOf(settings, kind, rest); sets {
+			name, setting, dotted = known, rest, true
+		}
+	}
+	if dotted {
+		return name, setting, true
+	}
+	return strings.Cut(text, ".")
+}
+
+// namesOf objects of a kind that there are.
+func (c *Cluster) namesOf(kind string) []string {
+	var names []string
+	switch kind {
+	case "queue":
+		for i := range c.Queues {
+			names = append(names, c.Queues[i].Name)
+		}
+	case "cohort":
+		names = sortedKeys(c.tree().Cohorts)
+		for i := range c.Cohorts {
+			names = append(names, c.Cohorts[i].Name)
+		}
+	case "localqueue":
+		for i := range c.LocalQueues {
+			names = append(names, c.LocalQueues[i].Key.String())
+		}
+	case "policy":
+		names = sortedKeys(c.Targets)
+	}
+	return names
 }
 
 // settingOf a kind by its name, whatever its case.
@@ -129,17 +191,26 @@ var kinds = map[string]map[string]setter{
 		"backfill":            queueBackfill,
 		"order":               queueOrder,
 		"withinclusterqueue":  ofQueues(choice(func(q *admission.Queue, v admission.PreemptionPolicy) { q.Preemption.WithinQueue = v }, preemptions)),
+		"borrowwithincohort":  ofQueues(setBorrowWithinCohort),
 		"reclaimwithincohort": ofQueues(choice(func(q *admission.Queue, v admission.PreemptionPolicy) { q.Preemption.ReclaimWithinCohort = v }, preemptions)),
 		"budget":              ofQueues(func(c *Cluster, q *admission.Queue, v string) error { return c.setBudget(ofQueue(q), v) }),
 		"reservation":         ofQueues(func(c *Cluster, q *admission.Queue, v string) error { return c.setReservation(ofQueue(q), v) }),
 		"defragmentation":     ofQueues(setDefragmentation),
 		"shareofnodes":        ofQueuePolicy(setShareOfNodes),
+		"headroom":            ofQueuePolicy(setHeadroom),
 		"window":              ofQueuePolicy(setWindow),
-		"runtime":             ofQueuePolicy(setRunTime),
-		"quantile":            ofQueuePolicy(setQuantile),
+
+		"flavorfungibility.whencanborrow":  ofQueues(choice(func(q *admission.Queue, v bool) { q.Fungibility.BorrowTryNext = v }, tryNext)),
+		"flavorfungibility.whencanpreempt": ofQueues(choice(func(q *admission.Queue, v bool) { q.Fungibility.PreemptStay = !v }, tryNext)),
+		"flavorfungibility.preference":     ofQueues(choice(func(q *admission.Queue, v bool) { q.Fungibility.PreferPreemption = v }, preferPreemption)),
+
+		"runtime":  ofQueuePolicy(setRunTime),
+		"quantile": ofQueuePolicy(setQuantile),
 	},
 	"cohort": {
 		"fairsharing":     setFairSharing,
+		"weight":          ofCohorts(setCohortWeight),
+		"parent":          ofCohorts(setParent),
 		"budget":          setCohortBudget,
 		"backfill":        ofCohort(queueBackfill),
 		"order":           ofCohort(queueOrder),
@@ -149,6 +220,8 @@ var kinds = map[string]map[string]setter{
 	"localqueue": {
 		"budget":      ofLocalQueue((*Cluster).setBudget),
 		"reservation": ofLocalQueue((*Cluster).setReservation),
+		"runtime":     ofLocalQueue(atPolicy(setRunTime)),
+		"quantile":    ofLocalQueue(atPolicy(setQuantile)),
 	},
 	"policy": {
 		"nopreemptionrings": ofOptions(func(o *admission.Options, v string) (err error) { o.NoRings, err = onOff(v); return err }),
@@ -174,6 +247,8 @@ var (
 		"Never": admission.PreemptNever, "LowerPriority": admission.PreemptLowerPriority,
 		"LowerOrNewerEqualPriority": admission.PreemptLowerOrNewerEqualPriority, "Any": admission.PreemptAny,
 	}
+	tryNext          = map[string]bool{string(kueue.TryNextFlavor): true, string(kueue.MayStopSearch): false}
+	preferPreemption = map[string]bool{string(kueue.PreemptionOverBorrowing): true, string(kueue.BorrowingOverPreemption): false}
 	capacityPolicies = map[string]admission.CapacityPolicy{"off": admission.PolicyFIFO, "fifo": admission.PolicyFIFO, "drf": admission.PolicyDRF, "maxmin": admission.PolicyMaxMin}
 )
 
@@ -253,11 +328,15 @@ func onOff(text string) (on bool, err error) {
 	return on, choose(&on, text, map[string]bool{"on": true, "off": false})
 }
 
-func setWeight(_ *Cluster, q *admission.Queue, text string) error {
+func setWeight(_ *Cluster, q *admission.Queue, text string) (err error) {
+	q.FairWeight, err = weight(text)
+	return err
+}
+
+func weight(text string) (*float64, error) {
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(v >= 0) || math.IsInf(v, 1) {
-		return fmt.Errorf("%q is not a weight", text)
+		return nil, fmt.Errorf("%q is not a weight", text)
 	}
-	q.FairWeight = &v
-	return nil
+	return &v, nil
 }

@@ -35,3 +35,37 @@ func setFairSharing(c *Cluster, name, value string) (bool, error) {
 	}
 	return found, nil
 }
+
+// ofCohorts sets what a Cohort says itself.
+func ofCohorts(set func(*Cluster, *admission.Cohort, string) error) setter {
+	return func(c *Cluster, name, value string) (bool, error) {
+		c.describeCohorts()
+		found := false
+		for i := range c.Cohorts {
+			if co := &c.Cohorts[i]; name == "*" || co.Name == name {
+				found = true
+				if err := set(c, co, value); err != nil {
+					return true, err
+				}
+			}
+		}
+		return found, nil
+	}
+}
+
+func setCohortWeight(_ *Cluster, co *admission.Cohort, text string) (err error) {
+	co.FairWeight, err = weight(text)
+	return err
+}
+
+// setParent puts a cohort below another one, or, with nothing, below none.
+func setParent(c *Cluster, co *admission.Cohort, parent string) error {
+	above := c.tree().Cohorts
+	for at := parent; at != ""; at = above[at] {
+		if at == co.Name {
+			return fmt.Errorf("cohort %s is %s, or above it", co.Name, parent)
+		}
+	}
+	co.Parent = parent
+	return nil
+}

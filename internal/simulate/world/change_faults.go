@@ -37,6 +37,55 @@ func ParseStockOut(text string) (StockOut, error) {
 	return StockOut{Nodes: nodes, From: int64(begins / time.Second), To: int64(ends / time.Second)}, nil
 }
 
+// namesNone is what some of the faults are about, though it is said of no node of any cluster; "" where there is none such.
+func (f *Faults) namesNone(clusters ...*Cluster) string {
+	for _, s := range f.Spot {
+		if !anyHas(clusters, s.Nodes) {
+			return s.Nodes
+		}
+	}
+	for _, s := range f.StockOuts {
+		if !anyHas(clusters, s.Nodes) {
+			return s.Nodes
+		}
+	}
+	return ""
+}
+
+// anyHas says whether one of some clusters has nodes of a model or with a label.
+func anyHas(clusters []*Cluster, nodes string) bool {
+	return slices.ContainsFunc(clusters, func(c *Cluster) bool {
+		return slices.ContainsFunc(c.Nodes, func(n Node) bool { return n.matches(nodes) })
+	})
+}
+
+// noSuchNodes says that there are none of a model or with a label, and what there is.
+func (c *Cluster) noSuchNodes(nodes string) error {
+	models := map[string]bool{}
+	for i := range c.Nodes {
+		if model := c.Nodes[i].Model; model != "" {
+			models[model] = true
+		}
+	}
+	if len(models) == 0 {
+		return fmt.Errorf("no node is %s; none has a model, and those with a label are KEY=VALUE", nodes)
+	}
+	return fmt.Errorf("no node is %s; the models are %s, and nodes with a label KEY=VALUE", nodes, join(sortedKeys(models), 8))
+}
+
+// CheckNodes says which nodes are named, of faults or for prices, that none of the variants has.
+func CheckNodes(f *Faults, variants []*Cluster) error {
+	if nodes := f.namesNone(variants...); nodes != "" {
+		return fmt.Errorf("--spot or --stock-out: %w", variants[0].noSuchNodes(nodes))
+	}
+	for _, nodes := range sortedKeys(variants[0].PerHour) {
+		if nodes != SpotPrice && !anyHas(variants, nodes) {
+			return fmt.Errorf("--price: %w", variants[0].noSuchNodes(nodes))
+		}
+	}
+	return nil
+}
+
 // ofFaults changes the faults of a run beside those of the settings, for a variant alone.
 func ofFaults(parse func(text string) (func(*Faults), error)) setter {
 	return func(c *Cluster, name, text string) (bool, error) {

@@ -22,6 +22,7 @@ import (
 //	reservation=CARDS@START+DURATION   START is a time of the trace, a date, or as in a CronJob; off: none
 //	defragmentation=MOVES/LOSTWORK     off: none
 //	shareOfNodes=PERCENT[/GRACE]       of what nodes have, as nominal quota; off: as declared
+//	headroom=PERCENT                   of what nodes have, that is handed out to nobody; off: none
 //	window=CARDS@START+DURATION        another nominal quota at times as in a CronJob; off: none
 //	runTime=TIME                       of jobs that do not say; off: nobody knows
 //	quantile=PERCENT                   learns run times; off: not
@@ -30,6 +31,8 @@ import (
 var ofPolicies = map[string]setter{
 	"budget":      ofTargets((*Cluster).setBudget),
 	"reservation": ofTargets((*Cluster).setReservation),
+	"runtime":     ofTargets(atPolicy(setRunTime)),
+	"quantile":    ofTargets(atPolicy(setQuantile)),
 }
 
 func ofTargets(set func(*Cluster, queuepolicy.TargetRef, string) error) setter {
@@ -194,15 +197,35 @@ func (c *Cluster) policyAt(on queuepolicy.TargetRef) *queuepolicy.QueuePolicySpe
 	return &next.Spec
 }
 
-// ofQueuePolicy sets what the policy of a queue says, if it makes sense.
-func ofQueuePolicy(set func(c *Cluster, of *queuepolicy.QueuePolicySpec, on queuepolicy.TargetRef, text string) error) setter {
-	return ofQueues(func(c *Cluster, q *admission.Queue, text string) error {
-		spec := c.policyAt(ofQueue(q))
-		if err := set(c, spec, ofQueue(q), text); err != nil {
+// ofQueuePolicy sets what the policy of a queue says.
+func ofQueuePolicy(set ofPolicy) setter {
+	return ofQueues(func(c *Cluster, q *admission.Queue, text string) error { return atPolicy(set)(c, ofQueue(q), text) })
+}
+
+// ofPolicy sets what a policy says of a target.
+type ofPolicy func(c *Cluster, of *queuepolicy.QueuePolicySpec, on queuepolicy.TargetRef, text string) error
+
+// atPolicy sets what the policy of a target says, if it makes sense.
+func atPolicy(set ofPolicy) func(*Cluster, queuepolicy.TargetRef, string) error {
+	return func(c *Cluster, on queuepolicy.TargetRef, text string) error {
+		spec := c.policyAt(on)
+		if err := set(c, spec, on, text); err != nil {
 			return err
 		}
 		return policy.Check(&queuepolicy.QueuePolicySpec{Quota: spec.Quota, Backfill: spec.Backfill})
-	})
+	}
+}
+
+func setHeadroom(_ *Cluster, of *queuepolicy.QueuePolicySpec, _ queuepolicy.TargetRef, text string) error {
+	if of.Quota.Headroom = nil; text == off {
+		return nil
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return fmt.Errorf("%q: want PERCENT, or off", text)
+	}
+	of.Quota.Headroom = ptr.To(int32(n))
+	return nil
 }
 
 func setShareOfNodes(_ *Cluster, of *queuepolicy.QueuePolicySpec, _ queuepolicy.TargetRef, text string) error {

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
@@ -57,6 +58,25 @@ func quotaSetting(kind, setting string) (setter, bool) {
 		}
 		return found, nil
 	}, true
+}
+
+// setBorrowWithinCohort: LowerPriority, and up to which priority behind it, or Never.
+func setBorrowWithinCohort(_ *Cluster, q *admission.Queue, text string) error {
+	which, most, bounded := strings.Cut(text, "/")
+	var preempts bool
+	if err := choose(&preempts, which, map[string]bool{string(kueue.BorrowWithinCohortPolicyLowerPriority): true, string(kueue.BorrowWithinCohortPolicyNever): false}); err != nil {
+		return err
+	}
+	q.Preemption.BorrowWithinCohort, q.Preemption.BorrowMaxPriority = preempts, nil
+	if !bounded {
+		return nil
+	}
+	v, err := strconv.ParseInt(most, 10, 32)
+	if err != nil || !preempts {
+		return fmt.Errorf("%q: want LowerPriority, LowerPriority/PRIORITY or Never", text)
+	}
+	q.Preemption.BorrowMaxPriority = &v
+	return nil
 }
 
 // withQuota is the quota of a Cohort that has none, in a flavor.

@@ -53,7 +53,7 @@ func TestSetQuotas(t *testing.T) {
 		"cohort/none.order=Age":            "there is no cohort none",
 		"queue/a.preemption.delay=soon":    "soon",
 		"queue/a.preemption.delay=9999h":   "9999h",
-		"queue/a.preemption.everything=1h": "the settings of queue are backfill, borrowinglimit, budget, cohort, defragmentation, lendinglimit, order, preemption.cooldown, preemption.delay",
+		"queue/a.preemption.everything=1h": "the settings of queue are backfill, borrowinglimit, borrowwithincohort, budget, cohort, defragmentation, flavorfungibility.preference, flavorfungibility.whencanborrow, flavorfungibility.whencanpreempt, headroom, lendinglimit, order, preemption.cooldown, preemption.delay",
 		"faults.every=often":               `"often": want a time`,
 		"faults.spot=often":                "want EVERY[/DOWN][@NODES]",
 		"faults.stockOut=2h-1h":            "want FROM-TO[@NODES]",

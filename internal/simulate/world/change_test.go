@@ -38,7 +38,7 @@ func TestSetChangesACopy(t *testing.T) {
 	for set, want := range map[string]string{
 		"queue/x.quota=4":          "there is no queue x",
 		"queue/a.quota=-1":         `"-1" is not a number from 0`,
-		"queue/a.colour=red":       "the settings of queue are backfill, borrowinglimit, budget, cohort, defragmentation, lendinglimit, order",
+		"queue/a.colour=red":       "the settings of queue are backfill, borrowinglimit, borrowwithincohort, budget, cohort, defragmentation, flavorfungibility.preference",
 		"queue/a.order=Best":       `"Best" is none of Age, LeastAttainedService`,
 		"nonsense":                 "want queue/NAME.SETTING=VALUE",
 		"+4":                       "want COUNTxCARDS:MODEL",
@@ -181,4 +181,82 @@ func TestCommasInTimes(t *testing.T) {
 	if len(c.QueuePolicies) != 1 || c.QueuePolicies[0].Spec.Quota.Windows[0].Start != "0 8,20 * * *" || c.Reservations[0].Start != "0 6,7 * * 1,2" || *c.Queues[0].FairWeight != 2 {
 		t.Errorf("%+v, %+v", c.QueuePolicies, c.Reservations)
 	}
+}
+
+// Names may have dots: the longest counts after which a setting follows.
+func TestNamesWithDots(t *testing.T) {
+	c := Pool([]Share{{"a", 1, 8}, {"a.b", 1, 8}, {"a.quota", 1, 8}})
+	c.Cohorts[0].Name = "all.of.us"
+	for i := range c.Queues {
+		c.Queues[i].Cohort = "all.of.us"
+	}
+	got := set(t, c, "queue/a.quota.gpu=1,queue/a.b.quota=2,queue/a.quota.quota.gpu=3,cohort/all.of.us.fairSharing=drf")
+	for i, want := range []int64{1, 2, 3} {
+		if has := nominalOf(got.Queues[i].Groups, c.Cards); has != want {
+			t.Errorf("%s has %d, want %d", got.Queues[i].Name, has, want)
+		}
+	}
+	if got.Cohorts[0].Policy != admission.PolicyDRF {
+		t.Errorf("%+v", got.Cohorts)
+	}
+	if _, err := c.Set("queue/a.c.quota=1"); err == nil || !strings.Contains(err.Error(), "the settings of queue are") {
+		t.Error(err)
+	}
+}
+
+// What a QueuePolicy has at LocalQueues is set there, and what it cannot have there is told.
+func TestPoliciesOfLocalQueues(t *testing.T) {
+	policy := &queuepolicy.QueuePolicy{ObjectMeta: metav1.ObjectMeta{Name: "team.x"}}
+	policy.Spec.TargetRefs = []queuepolicy.TargetRef{{Kind: queuepolicy.KindLocalQueue, Namespace: "ns", Name: "jobs"}}
+	local := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "jobs"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "q"}}
+	c, err := FromObjects(append(liveCluster(kueue.BestEffortFIFO), policy, local), admission.Options{}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, changes := range []string{"policy/team.x.runTime=1h", "localqueue/ns/jobs.runTime=1h"} {
+		changed := set(t, c, changes)
+		wl := admission.Workload{Key: admission.Key{Namespace: "ns", Name: "w"}, LocalQueue: "jobs"}
+		l := changed.newLearned()
+		if got := l.expected(&wl); got.Hours() != 1 {
+			t.Errorf("%s: taken to run %s", changes, got)
+		}
+	}
+	if _, err := c.Set("policy/team.x.backfill=EASY"); err == nil || !strings.Contains(err.Error(), "QueuePolicy team.x is about no ClusterQueue; of its targets budget, quantile, reservation, runtime can be set") {
+		t.Error(err)
+	}
+}
+
+// Settings of the preemption and fungibility of queues, and of cohorts.
+func TestMoreSettings(t *testing.T) {
+	c := Pool([]Share{{"a", 1, 8}, {"b", 1, 8}})
+	got := set(t, c, "queue/a.borrowWithinCohort=LowerPriority/5,queue/a.flavorFungibility.whenCanBorrow=TryNextFlavor,queue/a.flavorFungibility.whenCanPreempt=MayStopSearch,"+
+		"queue/a.flavorFungibility.preference=PreemptionOverBorrowing,queue/a.shareOfNodes=50,queue/a.headroom=10,cohort/all.weight=3,cohort/all.parent=top")
+	a := got.Queues[0]
+	if p := a.Preemption; !p.BorrowWithinCohort || *p.BorrowMaxPriority != 5 || a.Fungibility != (admission.Fungibility{BorrowTryNext: true, PreemptStay: true, PreferPreemption: true}) {
+		t.Errorf("%+v", a)
+	}
+	if q := got.QueuePolicies[0].Spec.Quota; *q.Headroom != 10 || *q.ShareOfNodes != 50 {
+		t.Errorf("%+v", q)
+	}
+	if co := got.Cohorts[0]; *co.FairWeight != 3 || co.Parent != "top" || c.Cohorts[0].Parent != "" {
+		t.Errorf("%+v", co)
+	}
+	_, r := simulate(t, trace(t, "x,,a,0,100,4,,,\n"), got, Settings{})
+	if r.ByQueue[0].Quota != 7 { // half of nine tenths of 16
+		t.Errorf("quota %d", r.ByQueue[0].Quota)
+	}
+	for changes, want := range map[string]string{
+		"cohort/all.parent=all":                               "cohort all is all, or above it",
+		"cohort/all.parent=top,cohort/top.parent=all":         "cohort top is all, or above it",
+		"cohort/all.weight=-1":                                "is not a weight",
+		"queue/a.borrowWithinCohort=Never/3":                  "want LowerPriority, LowerPriority/PRIORITY or Never",
+		"queue/a.headroom=100":                                "at most 99",
+		"faults.spot=8h@B200":                                 "no node is B200; none has a model",
+		"faults.stockOut=1h-2h@simulate.elasticai.io/queue=c": "no node is simulate.elasticai.io/queue=c",
+	} {
+		if _, err := c.Set(changes); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", changes, err, want)
+		}
+	}
+	set(t, c, "faults.spot=8h@B200,+1x8:B200")
 }

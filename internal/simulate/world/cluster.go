@@ -63,6 +63,8 @@ type Cluster struct {
 	said map[string]map[string]string
 	// faults of this cluster, beside those of the settings.
 	faults []func(*Faults)
+	// nodesBefore is how many nodes there were before --set changed that; 0: nothing did.
+	nodesBefore int
 	// strict is whether queues declare StrictFIFO, whatever backfill makes of it; those are not there that never had backfill.
 	strict map[string]bool
 	// ofAllNodes is the queue that has quota for all nodes, whatever they are; "": none has.
@@ -200,6 +202,9 @@ func (c *Cluster) Has(queue string) bool {
 func (c *Cluster) Missing(t *Trace) []string {
 	return slices.DeleteFunc(t.Queues(), c.Has)
 }
+
+// Second of the trace that a time is.
+func (c *Cluster) Second(at time.Time) int64 { return int64(at.Sub(c.begins()) / time.Second) }
 
 // begins is second 0.
 func (c *Cluster) begins() time.Time {

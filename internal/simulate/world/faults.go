@@ -1,6 +1,8 @@
 package world
 
 import (
+	"cmp"
+	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -10,7 +12,8 @@ import (
 
 // Faults are nodes that are lost and come back, or come late.
 type Faults struct {
-	// Every is the mean time between losses of a node, over all nodes, in seconds; 0: none is lost.
+	// Every is the mean time between losses of a node, over all nodes of the cluster before --set changes it, in seconds; 0: none
+	// is lost. A node is lost as often however many others there are.
 	Every int64
 	// Down is how long a lost node is away.
 	Down int64
@@ -18,7 +21,8 @@ type Faults struct {
 	Spot []Spot
 	// StockOuts are times in which no node comes: neither one that is away nor one that is new.
 	StockOuts []StockOut
-	Seed      uint64
+	// Seed of what is drawn, for each node by its name: nodes that two clusters share have the same faults.
+	Seed uint64
 }
 
 // Spot nodes are taken back one by one, and replaced later. Times are seconds.
@@ -45,17 +49,27 @@ func (n *Node) matches(nodes string) bool {
 
 // schedule draws the first faults.
 func (f *Faults) schedule(w *World) {
-	w.random, w.spot = rand.New(rand.NewPCG(f.Seed, 0x5eed)), rand.New(rand.NewPCG(f.Seed, 0x5907))
 	for i, n := range w.order {
+		if f.Every > 0 {
+			n.random = f.random(n.node, "fault")
+			w.drawFault(i)
+		}
+		if w.spotOf(n) != nil {
+			n.spot = f.random(n.node, "spot")
+		}
 		if until := f.stockedOut(n.node, w.now); n.node.New && until > w.now {
 			w.lose(i, until)
 		} else {
 			w.drawSpotLoss(i)
 		}
 	}
-	if f.Every > 0 && len(w.order) > 0 {
-		w.drawFault()
-	}
+}
+
+// random numbers of a node, of a kind.
+func (f *Faults) random(n *Node, kind string) *rand.Rand {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(kind + "/" + n.Name)) // a hash returns no error
+	return rand.New(rand.NewPCG(f.Seed, h.Sum64()))
 }
 
 // stockedOut is when nodes like this one can be had again, if they cannot at a time.
@@ -68,16 +82,19 @@ func (f *Faults) stockedOut(n *Node, at int64) (until int64) {
 	return until
 }
 
-func (w *World) drawFault() {
-	at := w.now + 1 + int64(w.random.ExpFloat64()*float64(w.settings.Faults.Every))
-	w.events.push(event{at: at, kind: nodeFails, of: int32(w.random.IntN(len(w.order)))})
+// drawFault draws when a node is lost next.
+func (w *World) drawFault(i int) {
+	n := w.order[i]
+	mean := float64(w.settings.Faults.Every) * float64(cmp.Or(w.cluster.nodesBefore, len(w.order)))
+	at := w.now + 1 + int64(n.random.ExpFloat64()*mean)
+	w.events.push(event{at: at, kind: nodeFails, of: int32(i)})
 }
 
 // drawSpotLoss draws when a node is taken back that came just now.
 func (w *World) drawSpotLoss(i int) {
 	n := w.order[i]
 	if s := w.spotOf(n); s != nil {
-		at := w.now + 1 + int64(w.spot.ExpFloat64()*float64(s.Every))
+		at := w.now + 1 + int64(n.spot.ExpFloat64()*float64(s.Every))
 		w.events.push(event{at: at, kind: nodeTaken, of: int32(i), run: n.life})
 	}
 }
@@ -92,7 +109,9 @@ func (w *World) spotOf(n *nodeState) *Spot {
 
 // failNode loses a node by a fault.
 func (w *World) failNode(i int) {
-	w.drawFault()
+	if w.order[i].random != nil {
+		w.drawFault(i)
+	}
 	if !w.order[i].down {
 		w.figures.faults++
 		w.lose(i, w.now+max(1, w.settings.Faults.Down))
@@ -111,7 +130,7 @@ func (w *World) takeNode(i int, life int32) {
 func (w *World) lose(i int, until int64) {
 	n := w.order[i]
 	n.cost = n.paid(w.now)
-	n.down = true
+	w.setDown(n, true)
 	w.lost++
 	w.policies.nodesChanged()
 	w.placer.Saw(n.node.object(false), false)
@@ -128,7 +147,8 @@ func (w *World) returnNode(i int) {
 		w.events.push(event{at: until, kind: nodeReturns, of: int32(i)})
 		return
 	}
-	n.down, n.since = false, w.now
+	w.setDown(n, false)
+	n.since = w.now
 	n.life++
 	w.lost--
 	w.policies.nodesChanged()

@@ -97,3 +97,73 @@ func TestNodesThatHelpNobody(t *testing.T) {
 		t.Error(starts(w))
 	}
 }
+
+// Cards are free while their node is there: those of nodes that are lost or sold out are not.
+func TestCardsOfLostNodesAreNotFree(t *testing.T) {
+	c := set(t, Partitions([]Share{{"q", 1, 8}}), "+1x8:H100@q")
+	for name, want := range map[string]struct{ used, fragmented float64 }{
+		"": {1, 0}, "A100": {0.5, 0}, // all 200 s without the second node, or with it
+	} {
+		s := Settings{Faults: Faults{StockOuts: []StockOut{{Nodes: map[string]string{"": "H100"}[name], To: 1000}}}}
+		if name != "" {
+			s.Faults.StockOuts[0].Nodes = name
+		}
+		_, r := simulate(t, trace(t, "a,,q,0,100,8,,,\nb,,q,100,100,8,,,\n"), c, s)
+		if r.CardsUsed != want.used || r.Fragmented != want.fragmented {
+			t.Errorf("stock-out of %q: used %v, fragmented %v", name, r.CardsUsed, r.Fragmented)
+		}
+	}
+	// The node is lost for a time in the middle: 8 cards of 16 for 100 s, then 8 of 8 for 100 s, then 8 of 16.
+	w, err := New(trace(t, "a,,q,0,100,8,,,\nb,,q,100,100,8,,,\nc,,q,200,100,8,,,\n"), c, Settings{Check: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.events.push(event{at: 100, kind: nodeFails, of: 1})
+	w.settings.Faults.Down = 100
+	r, err := w.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := 2400.0 / 4000; r.CardsUsed != want {
+		t.Errorf("used %v, want %v", r.CardsUsed, want)
+	}
+}
+
+// Variants with other numbers of nodes share the faults of the nodes that they share, and spot losses.
+func TestFaultsAreOfNodes(t *testing.T) {
+	c := Partitions([]Share{{"q", 4, 8}})
+	lost := func(changes string) map[string][]int64 {
+		out := map[string][]int64{}
+		// A job on each node shows when it is lost.
+		var lines strings.Builder
+		changed := set(t, c, changes+"queue/q.quota=64")
+		for i := range changed.Nodes {
+			fmt.Fprintf(&lines, "j%d,,q,0,100000,8,,,\n", i)
+		}
+		on := map[int]string{}
+		s := Settings{Until: 20_000, Faults: Faults{Every: 1000, Down: 1, Seed: 5, Spot: []Spot{{Every: 9000, Down: 1}}}}
+		s.Watch = func(m Moment) {
+			if m.What == Started {
+				on[m.Job] = m.Nodes[0].Node
+			} else if m.What == Evicted {
+				out[on[m.Job]] = append(out[on[m.Job]], m.At)
+			}
+		}
+		simulate(t, trace(t, lines.String()), changed, s)
+		return out
+	}
+	four, six, three := lost(""), lost("+2x8:@q,"), lost("-1x8,")
+	if len(four) != 4 || len(six) != 6 || len(three) != 3 {
+		t.Fatalf("%v, %v, %v", four, six, three)
+	}
+	for node, at := range three {
+		if !reflect.DeepEqual(at, four[node]) {
+			t.Errorf("%s: %v with three nodes, %v with four", node, at, four[node])
+		}
+	}
+	for node, at := range four {
+		if !reflect.DeepEqual(at, six[node]) {
+			t.Errorf("%s: %v with four nodes, %v with six", node, at, six[node])
+		}
+	}
+}

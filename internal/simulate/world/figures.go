@@ -5,13 +5,13 @@ import "github.com/elastic-ai/elastic/internal/admission"
 // figures are sums over time, taken as the world goes on.
 type figures struct {
 	at      int64
-	cards   int64 // of all nodes
+	cards   cardsThere
 	queues  map[string]*queueFigures
 	each    []*queueFigures // of these
 	running int64           // cards
 	waiting int             // jobs
 
-	busy, free int64 // card-seconds
+	busy int64 // card-seconds
 	// fragments are card-seconds free on nodes that are in part used, while jobs wait.
 	fragments int64
 	redone    int64 // card-seconds run twice: restarts and lost work
@@ -41,7 +41,7 @@ type queueFigures struct {
 // Sample is the state at a time.
 type Sample struct {
 	At      int64            `json:"at"`
-	Used    int64            `json:"used"`
+	Used    int64            `json:"used"` // cards, those of pods in no queue, too
 	Waiting int              `json:"waiting"`
 	Queues  map[string]int64 `json:"queues,omitempty"` // cards used
 	// Shares are the weighted shares of queues in cohorts, as statuses of ClusterQueues have them: thousandths of what the
@@ -52,7 +52,6 @@ type Sample struct {
 }
 
 func (f *figures) begin(w *World) {
-	f.cards = w.cluster.TotalCards()
 	f.queues = map[string]*queueFigures{}
 	for i := range w.cluster.Queues {
 		q := &w.cluster.Queues[i]
@@ -64,6 +63,7 @@ func (f *figures) begin(w *World) {
 		w.now, f.sampleAt = f.at, f.at
 	}
 	f.interval = 600
+	f.cards.begin(w)
 }
 
 func nominalOf(groups []admission.ResourceGroup, resource string) int64 {
@@ -92,7 +92,6 @@ func (f *figures) pass(w *World, to int64) {
 		return
 	}
 	f.busy += d * f.running
-	f.free += d * (f.cards - f.running)
 	for _, q := range f.each {
 		q.busy += d * q.running
 		q.had += d * q.nominal
@@ -113,7 +112,7 @@ func (f *figures) pass(w *World, to int64) {
 const mostSamples = 1024
 
 func (f *figures) sample(w *World) {
-	s := Sample{At: f.at, Used: f.running, Waiting: f.waiting, Queues: make(map[string]int64, len(f.queues))}
+	s := Sample{At: f.at, Used: f.running + f.cards.others, Waiting: f.waiting, Queues: make(map[string]int64, len(f.queues))}
 	for name, q := range f.queues {
 		s.Queues[name] = q.running
 	}

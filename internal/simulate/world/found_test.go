@@ -43,6 +43,7 @@ func liveCluster(strategy kueue.QueueingStrategy) []client.Object {
 	objects := []client.Object{flavor, cq}
 	for _, name := range []string{"n1", "n2"} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		node.Status.Allocatable = corev1.ResourceList{egpu.ResourceWhole: resource.MustParse("8")}
 		objects = append(objects, node)
 	}
@@ -159,5 +160,40 @@ func TestWhatWaitsNow(t *testing.T) {
 	}
 	if c, err = FromObjects(objects, admission.Options{}, now); err != nil || len(c.Running) != 0 || len(c.Waiting) != 3 || c.Waiting[0].ID != "ns/train" || len(c.Pods) != 1 {
 		t.Errorf("waiting %+v, %d pods, %v", c.Waiting, len(c.Pods), err)
+	}
+}
+
+// Cards that pods in no queue have are used, and nodes on which they are are used in part.
+func TestCardsOfPodsInNoQueueAreUsed(t *testing.T) {
+	c := fromLive(t, kueue.BestEffortFIFO)
+	c.Running, c.Waiting = nil, nil
+	w, r := simulate(t, trace(t, "a,,q,0,100,6,,,\nb,,q,0,100,8,,,\nc,,q,0,100,8,,,\n"), c, Settings{})
+	if got := starts(w); got != "a 0-100, b 0-100, c 100-200" {
+		t.Fatal(got)
+	}
+	// 2 of 16 cards for 200 s, 14 for 100 s and 8 for 100 s; 6 are free for 100 s beside the pod, while nobody waits.
+	if want := (2*200 + 14*100 + 8*100.0) / (16 * 200); r.CardsUsed != want || r.Samples[0].Used != 16 || r.Fragmented != 0 {
+		t.Errorf("used %v, want %v; %+v, fragmented %v", r.CardsUsed, want, r.Samples[0], r.Fragmented)
+	}
+}
+
+// Nodes on which elastic-queue counts no cards are left out, and told.
+func TestNodesThatAreNotUsable(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Node){
+		"cordoned":  func(n *corev1.Node) { n.Spec.Unschedulable = true },
+		"not ready": func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown },
+		"unknown":   func(n *corev1.Node) { n.Status.Conditions = nil },
+		"leaving":   func(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: now} },
+	} {
+		objects := liveCluster(kueue.BestEffortFIFO)
+		for _, o := range objects {
+			if n, is := o.(*corev1.Node); is && n.Name == "n2" {
+				change(n)
+			}
+		}
+		c, err := FromObjects(objects, admission.Options{}, now)
+		if err != nil || c.TotalCards() != 8 || len(c.notes) != 1 || c.notes[0] != "1 node is left out, as no pod can start there now: n2" {
+			t.Errorf("%s: %d cards, %q, %v", name, c.TotalCards(), c.notes, err)
+		}
 	}
 }

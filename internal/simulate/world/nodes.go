@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/elastic-ai/elastic/internal/admission"
@@ -13,14 +14,18 @@ type nodeState struct {
 	node *Node
 	at   int
 	used int
-	jobs []int
-	down bool
-	life int32  // how often it came back
-	held uint64 // cards that jobs have, while they are checked
+	// others are cards that pods in no queue have.
+	others int
+	jobs   []int
+	down   bool
+	life   int32  // how often it came back
+	held   uint64 // cards that jobs have, while they are checked
 	// price of a card in an hour, since when it is paid for, and what it cost before.
 	price float64
 	since int64
 	cost  float64
+	// random and spot are of its faults.
+	random, spot *rand.Rand
 }
 
 // occupy notes where a job runs.
@@ -44,10 +49,11 @@ func (w *World) use(n *nodeState, cards int) {
 
 // partlyFree is how many of its cards are free, if others are used.
 func (n *nodeState) partlyFree() int64 {
-	if n.used == 0 {
+	used := n.used + n.others
+	if used == 0 || n.down {
 		return 0
 	}
-	return int64(n.node.Cards - n.used)
+	return int64(max(0, n.node.Cards-used))
 }
 
 func (w *World) vacate(i int) {

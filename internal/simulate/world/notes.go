@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/elastic-ai/elastic/internal/admission"
 )
@@ -15,6 +16,21 @@ func (w *World) notes() []string {
 		if !slices.Contains(notes, note) {
 			notes = append(notes, note)
 		}
+	}
+	return notes
+}
+
+// NotesOf a job are those of all, and whether others have its name.
+func (w *World) NotesOf(job int) []string {
+	notes, j := w.notes(), &w.trace.Jobs[job]
+	same := 0
+	for i := range w.trace.Jobs {
+		if w.trace.Jobs[i].ID == j.ID {
+			same++
+		}
+	}
+	if same > 1 {
+		notes = append(notes, fmt.Sprintf("%d jobs are named %s; this is the first, submitted at %s", same, j.ID, time.Duration(j.Submit)*time.Second))
 	}
 	return notes
 }

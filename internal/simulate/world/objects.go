@@ -3,6 +3,7 @@ package world
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -36,12 +37,15 @@ func FromObjects(objects []client.Object, options admission.Options, now time.Ti
 	known.ResolvePolicies()
 	var workloads []*kueue.Workload
 	var pods []*corev1.Pod
+	var unusable []string // nodes
 	c.Cohorts = known.UndescribedCohorts()
 	for _, obj := range objects {
 		switch o := obj.(type) {
 		case *corev1.Node:
-			if takesPods(o) {
+			if quotarules.IsUsable(o) {
 				c.Nodes = append(c.Nodes, nodeOf(o))
+			} else {
+				unusable = append(unusable, o.Name)
 			}
 		case *kueue.ClusterQueue:
 			q := known.Queue(o)
@@ -77,6 +81,9 @@ func FromObjects(objects []client.Object, options admission.Options, now time.Ti
 		case *corev1.Pod:
 			pods = append(pods, o)
 		}
+	}
+	if len(unusable) > 0 {
+		c.Note(fmt.Sprintf("%s left out, as no pod can start there now: %s", number(int64(len(unusable)), "node is", "nodes are"), join(unusable, 5)))
 	}
 	c.Budgets, c.Reservations = known.Budgets(), known.Reservations()
 	c.findRuns(workloads)
@@ -134,16 +141,6 @@ func queuesUnder(known *engineview.Objects, p *queuepolicy.QueuePolicy) []string
 	}
 	slices.Sort(names)
 	return names
-}
-
-// takesPods says whether a node is there to be used: one that is cordoned, or says that it is not ready, is left out.
-func takesPods(o *corev1.Node) bool {
-	for _, condition := range o.Status.Conditions {
-		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
-			return false
-		}
-	}
-	return !o.Spec.Unschedulable
 }
 
 // nodeOf a Node object.

@@ -215,7 +215,7 @@ func TestPoliciesOfACluster(t *testing.T) {
 	// midnight; those of the other queue do not, where they leave 6 cards to paper from 13:00 on: long cannot before train has ended.
 	tr := trace(t, "first,,ns/other,0,1,1,,,\nfits,,ns/other,2160,60,3,,,\nlong,,ns/other,2160,86400,3,,,\nw,,ns/lq,2160,60,1,,,\npaper,,other,3660,60,6,,,\n")
 	limits(tr, 1, 60, 0, 60, 60)
-	tr.UseAliases(c)
+	tr.Map(nil, c)
 	w, r := simulate(t, tr.With(c, Lengths{Running: 4000}), c, Settings{})
 	got := map[string]int64{}
 	for _, end := range w.JobEnds() {
@@ -234,5 +234,31 @@ func TestPoliciesOfACluster(t *testing.T) {
 	}
 	if w, _ = simulate(t, tr.With(changed, Lengths{Running: 4000}), changed, Settings{}); w.JobEnds()[4].Start != 2220 {
 		t.Errorf("with another budget: %s", starts(w))
+	}
+}
+
+// Jobs are mapped by the name that the trace has, or by the ClusterQueue that it stands for; who maps what is not there is told.
+func TestMap(t *testing.T) {
+	c := Pool([]Share{{"a", 1, 8}, {"b", 1, 8}})
+	c.Aliases = map[string]string{"jobs": "a"}
+	for text, want := range map[string]string{
+		"":               "[a b other] []",
+		"jobs=b":         "[b b other] []",
+		"a=b":            "[b b other] []",
+		"*=a":            "[a b a] []",
+		"a=b,b=a":        "[b a other] []",
+		"typo=b,other=b": "[a b b] [typo]",
+	} {
+		to := map[string]string{}
+		for pair := range strings.SplitSeq(text, ",") {
+			if from, target, ok := strings.Cut(pair, "="); ok {
+				to[from] = target
+			}
+		}
+		tr := trace(t, "x,,jobs,0,1,1,,,\ny,,b,1,1,1,,,\nz,,other,2,1,1,,,\n")
+		none := tr.Map(to, c)
+		if got := fmt.Sprint([]string{tr.Jobs[0].Queue, tr.Jobs[1].Queue, tr.Jobs[2].Queue}, none); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
 	}
 }

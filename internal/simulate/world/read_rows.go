@@ -10,7 +10,7 @@ import (
 
 // peekSeparator finds out from the header whether fields stand between commas or bars.
 func peekSeparator(from io.Reader) (*bufio.Reader, rune, error) {
-	buffered := bufio.NewReaderSize(from, 1<<16)
+	buffered := withoutMark(from)
 	start, err := buffered.Peek(4096)
 	if len(start) == 0 {
 		if err == nil || errors.Is(err, io.EOF) {
@@ -23,6 +23,16 @@ func peekSeparator(from io.Reader) (*bufio.Reader, rune, error) {
 		return buffered, '|', nil
 	}
 	return buffered, ',', nil
+}
+
+// withoutMark leaves out the mark of the encoding with which some programs begin files.
+func withoutMark(from io.Reader) *bufio.Reader {
+	const mark = "\ufeff"
+	buffered := bufio.NewReaderSize(from, 1<<16)
+	if start, _ := buffered.Peek(len(mark)); string(start) == mark {
+		_, _ = buffered.Discard(len(mark)) // what was peeked is there
+	}
+	return buffered
 }
 
 // rows are the lines of a table: CSV, or as sacct -P writes them, with bars between fields that nobody quotes.
@@ -79,5 +89,5 @@ func (r *rows) line() int {
 	return r.number
 }
 
-// columnName is a column's name in a header; some programs begin files with a mark of their encoding.
-func columnName(text string) string { return strings.TrimSpace(strings.TrimPrefix(text, "\ufeff")) }
+// columnName is a column's name in a header.
+func columnName(text string) string { return strings.TrimSpace(text) }

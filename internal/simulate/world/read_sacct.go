@@ -27,9 +27,9 @@ func readSacct(l *line, j *Job) string {
 	if l.raw("ElapsedRaw") != "" { // clocks are put back
 		elapsed = l.number("ElapsedRaw", false, mostSeconds)
 	}
-	cancelled := strings.HasPrefix(l.raw("State"), "CANCELLED")
+	j.Outcome = l.outcome("State")
 	switch {
-	case cancelled && (!started || elapsed <= 0):
+	case j.Outcome == IsCancelled && (!started || elapsed <= 0):
 		return "was cancelled before it ran"
 	case !started || !ended:
 		return "did not run to an end"
@@ -80,6 +80,7 @@ func (t *Trace) joinParts() {
 		whole := &jobs[at]
 		whole.Cards, whole.CPU, whole.Memory = min(whole.Cards+j.Cards, mostCards), min(whole.CPU+j.CPU, 1000*mostCPUs), min(whole.Memory+j.Memory, mostMemory<<20)
 		whole.Duration, whole.Limit = max(whole.Duration, j.Duration), max(whole.Limit, j.Limit)
+		whole.Outcome = max(whole.Outcome, j.Outcome)
 	}
 	t.Jobs = jobs
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // A format reads one line of a trace. Its columns tell it from the others.
@@ -28,13 +30,13 @@ var formats = []format{
 	{
 		name:     "jobs",
 		required: []string{"job_id", "queue", "submit_s", "duration_s", "gpus"},
-		optional: []string{"user", "cpus", "memory_mib", "priority", "limit_s"},
+		optional: []string{"user", "cpus", "memory_mib", "priority", "limit_s", "status"},
 		read:     readJob,
 	},
 	{
 		name:     "openb",
 		required: []string{"name", "num_gpu", "gpu_milli", "creation_time", "deletion_time"},
-		optional: []string{"scheduled_time", "cpu_milli", "memory_mib", "qos"},
+		optional: []string{"scheduled_time", "cpu_milli", "memory_mib", "qos", "pod_phase"},
 		read:     readOpenb,
 	},
 	{
@@ -75,7 +77,7 @@ func ReadTrace(from io.Reader, name string) (*Trace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: line 1: %w", name, err)
 	}
-	t := &Trace{Name: name, Skipped: map[string]int{}}
+	t := &Trace{Name: name, Skipped: map[string]int{}, unknown: l.unknown, odd: l.misspelt(header, f)}
 	columns := slices.Clone(header) // of which the reader uses the array again
 	r.free = slices.Index(columns, "JobName")
 	r.columns = len(columns)
@@ -132,7 +134,7 @@ func wrongNumber(fields, columns []string) error {
 
 // readTable reads a CSV file with some columns, a line at a time.
 func readTable(from io.Reader, name string, columns []string, each func(*line)) error {
-	r := csv.NewReader(from)
+	r := csv.NewReader(withoutMark(from))
 	r.FieldsPerRecord = -1
 	header, err := r.Read()
 	if err != nil {
@@ -176,6 +178,7 @@ func (t *Trace) check(f *format) error {
 	for i := range t.Jobs {
 		first = min(first, t.Jobs[i].Submit)
 	}
+	t.noteDates()
 	dated := first >= firstDate && f.name != "openb"
 	if dated {
 		t.Start = time.Unix(first, 0).UTC()
@@ -200,11 +203,12 @@ type line struct {
 	columns map[string]int
 	fields  []string
 	texts   map[string]string // one copy of each text: users and queues are few
+	unknown map[string]int    // how jobs ended, in words that nobody knows
 	err     error
 }
 
 func newLine(header []string) (*line, *format, error) {
-	l := &line{columns: map[string]int{}, texts: map[string]string{}}
+	l := &line{columns: map[string]int{}, texts: map[string]string{}, unknown: map[string]int{}}
 	for i, name := range header {
 		l.columns[columnName(name)] = i
 	}
@@ -246,6 +250,7 @@ func (l *line) text(column string) string {
 	if text, ok := l.texts[raw]; ok {
 		return text
 	}
+	l.readable(column, raw)
 	text := strings.Clone(raw)
 	if len(l.texts) < 1<<16 {
 		l.texts[text] = text
@@ -259,7 +264,22 @@ func (l *line) name(column string) string {
 	if raw == "" {
 		l.fail(column, "is empty")
 	}
+	l.readable(column, raw)
 	return strings.Clone(raw)
+}
+
+// readable says whether a text can be printed: it is in UTF-8, and no letter of it is for a terminal.
+func (l *line) readable(column, text string) {
+	for _, r := range text {
+		switch {
+		case r == utf8.RuneError && !utf8.ValidString(text):
+			l.fail(column, "%q is not UTF-8", text)
+			return
+		case unicode.IsControl(r):
+			l.fail(column, "%q has a control character", text)
+			return
+		}
+	}
 }
 
 // mostSeconds is some 120 years: two times add up without overflow, in nanoseconds, too.
@@ -278,14 +298,19 @@ func (l *line) between(column string, must bool, least, most int64) int64 {
 	v, err := strconv.ParseInt(strings.TrimSuffix(raw, ".0"), 10, 64)
 	if err != nil {
 		f, ferr := strconv.ParseFloat(raw, 64)
-		if ferr != nil || math.IsNaN(f) || math.Abs(f) > 1e15 {
+		if ferr != nil || math.IsNaN(f) || math.IsInf(f, 0) {
 			l.fail(column, "%q is not a number", raw)
 			return 0
 		}
-		v = int64(math.Floor(f)) // -0.5 is below 0
+		f = max(-1e18, min(1e18, f)) // beyond all bounds
+		v = int64(math.Floor(f))     // -0.5 is below 0
 	}
 	if v < least || v > most {
-		l.fail(column, "%s is not between %d and %d", raw, least, most)
+		hint := ""
+		if most == mostSeconds && v > most {
+			hint = "; are times and durations in seconds?"
+		}
+		l.fail(column, "%s is not between %d and %d%s", raw, least, most, hint)
 		return 0
 	}
 	return v
@@ -318,6 +343,7 @@ func readJob(l *line, j *Job) string {
 	j.Memory = l.number("memory_mib", false, mostMemory) << 20
 	j.Priority = l.between("priority", false, math.MinInt32, math.MaxInt32)
 	j.Limit = l.number("limit_s", false, mostSeconds)
+	j.Outcome = l.outcome("status")
 	return ""
 }
 
@@ -339,6 +365,7 @@ func readOpenb(l *line, j *Job) string {
 		began = min(max(created, l.number("scheduled_time", true, mostSeconds)), deleted)
 	}
 	j.Submit, j.Duration = created, deleted-began
+	j.Outcome = l.outcome("pod_phase")
 	j.CPU, j.Memory = l.number("cpu_milli", false, 1000*mostCPUs), l.number("memory_mib", false, mostMemory)<<20
 	j.Cards = l.cards("num_gpu")
 	if share := l.number("gpu_milli", false, 1000); j.Cards > 0 && share < 1000 {

@@ -129,3 +129,48 @@ func TestShapesAreRead(t *testing.T) {
 		}
 	}
 }
+
+// A file with the mark of its encoding is read, also where its header is quoted; lines are counted in fields over several lines, too.
+func TestMarksAndLines(t *testing.T) {
+	tr := read(t, "\ufeff\"job_id\",\"queue\",\"submit_s\",\"duration_s\",\"gpus\"\na,q,0,5,1\n")
+	if len(tr.Jobs) != 1 || tr.Jobs[0].ID != "a" {
+		t.Errorf("%+v", tr.Jobs)
+	}
+	text := "job_id,queue,submit_s,duration_s,gpus,comment\na,q,0,5,1,\"x\ny\"\nb,q,x,5,1,\n"
+	if _, err := ReadTrace(strings.NewReader(text), "test"); err == nil || !strings.Contains(err.Error(), "line 4, column 3") {
+		t.Error(err)
+	}
+}
+
+// Columns that look like others, and times of two kinds, are told.
+func TestOddColumnsAndDates(t *testing.T) {
+	for columns, want := range map[string]string{
+		"limit": "[column limit is not read: is it limit_s?]", "Memory": "[column Memory is not read: is it memory_mib?]",
+		"priorty": "[column priorty is not read: is it priority?]", "cpu": "[column cpu is not read: is it cpus?]",
+		"model": "[]", "limit_s": "[]", "id": "[]", "queue_source": "[]",
+	} {
+		if got := fmt.Sprint(read(t, "job_id,queue,submit_s,duration_s,gpus,"+columns+"\na,q,0,5,1,\n").Notes()); got != want {
+			t.Errorf("%s: %s, want %s", columns, got, want)
+		}
+	}
+	sacct := read(t, "JobID|Partition|Submit|Start|End|AllocTRES|Timelimit\n1|p|2026-01-01T00:00:00|2026-01-01T00:01:00|2026-01-01T00:02:00|gres/gpu=1|1-00:00:00\n")
+	if got := fmt.Sprint(sacct.Notes()); got != "[column Timelimit is not read: is it TimelimitRaw?]" {
+		t.Error(got)
+	}
+	tr := trace(t, "a,,q,0,5,1,,,\nb,,q,1767225600,5,1,,,\nc,,q,1767225600,5,1,,,\n")
+	want := "[2 jobs are submitted at a date, as b at 1767225600 s, and 1 job before 1000000000 s, as a at 0 s: are all times meant to be of one kind?]"
+	if got := fmt.Sprint(tr.Notes()); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// A simulation ends before its clock does.
+func TestDurationsThatAreNoSeconds(t *testing.T) {
+	w, err := New(trace(t, "a,,q,0,4000000000,8,,,\nb,,q,0,4000000000,8,,,\nc,,q,0,4000000000,8,,,\n"), Partitions([]Share{{"q", 1, 8}}), Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "a alone for 4000000000 s: are durations in seconds?") {
+		t.Error(err)
+	}
+}

@@ -18,6 +18,12 @@ type Report struct {
 	NotStarted []NotStarted `json:"neverStartedJobs,omitempty"`
 	// OverLimit is how many of those that ended did so because they had run as long as they may.
 	OverLimit int `json:"endedAtLimit,omitempty"`
+	// Failed and Cancelled are how many of them did not succeed by what the trace says.
+	Failed    int `json:"failed,omitempty"`
+	Cancelled int `json:"cancelled,omitempty"`
+	// DelayOfAll is the mean delay with what jobs that have not ended have waited so far: those that ended are not the same in two runs
+	// of which one ended more. It is there if some have not.
+	DelayOfAll float64 `json:"meanDelayOfAllSubmitted,omitempty"`
 	// Skipped is how many lines of the trace are left out, by why.
 	Skipped map[string]int `json:"linesLeftOut,omitempty"`
 	// Notes are what is odd about the trace or the cluster.
@@ -51,6 +57,7 @@ type Report struct {
 	Budgets        []BudgetUse      `json:"budgets,omitempty"`
 	Reservations   []ReservationUse `json:"reservations,omitempty"`
 
+	// CardsUsed is the part of the cards of nodes that were there; those of pods in no queue are used.
 	CardsUsed  float64  `json:"cardsUsed"`
 	Fragmented float64  `json:"fragmented"` // part of free cards on nodes in part used, while jobs wait
 	CardHours  float64  `json:"cardHours"`
@@ -69,10 +76,12 @@ type Spread struct {
 
 // Group of jobs: those of a queue or of a size.
 type Group struct {
-	Name  string `json:"name"`
-	Jobs  int    `json:"jobs"`
-	JCT   Spread `json:"jobCompletionTime"`
-	Delay Spread `json:"queueingDelay"`
+	Name string `json:"name"`
+	Jobs int    `json:"jobs"`
+	// Failed is how many of them did.
+	Failed int    `json:"failed,omitempty"`
+	JCT    Spread `json:"jobCompletionTime"`
+	Delay  Spread `json:"queueingDelay"`
 	// Slowdown as in Report: where queues differ in it, waiting is not shared out evenly.
 	Slowdown Spread `json:"slowdown"`
 	// For queues: the part of their quota in use, of the use beyond it, and of all cards used against that of all quota.
@@ -108,6 +117,8 @@ type JobEnd struct {
 	Delay     int64  `json:"delay"`
 	Preempted int32  `json:"preempted,omitempty"`
 	Evicted   int32  `json:"evicted,omitempty"`
+	// How it ended, if it has.
+	How What `json:"how,omitempty"`
 	// ForBudget and ForReservation are parts of the delay.
 	ForBudget      int64 `json:"waitedForBudget,omitempty"`
 	ForReservation int64 `json:"waitedForReservation,omitempty"`
@@ -121,6 +132,8 @@ func (w *World) JobEnds() []JobEnd {
 		out[i] = JobEnd{ID: j.ID, Queue: j.Queue, Cards: j.Cards, Submit: j.Submit, Start: s.started, End: s.ended, Delay: w.delayOf(i), Preempted: s.preempted, Evicted: s.evicted}
 		if s.phase != over {
 			out[i].End = -1
+		} else {
+			out[i].How = s.how
 		}
 	}
 	if w.policies != nil {
@@ -146,13 +159,15 @@ func (w *World) report() *Report {
 	if len(w.jobs) > 0 {
 		r.Makespan = w.now - w.trace.Jobs[0].Submit
 	}
-	if all := f.busy + f.free; all > 0 {
-		r.CardsUsed = float64(f.busy) / float64(all)
+	there := w.cardSeconds()
+	if there.all > 0 {
+		r.CardsUsed = float64(f.busy+there.others) / float64(there.all)
 	}
-	if f.free > 0 {
-		r.Fragmented = float64(f.fragments) / float64(f.free)
+	if free := there.all - there.others - f.busy; free > 0 {
+		r.Fragmented = float64(f.fragments) / float64(free)
 	}
 	r.Money = w.money()
+	var submitted, waited int64
 	all, queues, sizes := &times{}, map[string]*times{}, map[string]*times{}
 	for i := range w.jobs {
 		s := &w.jobs[i]
@@ -161,22 +176,36 @@ func (w *World) report() *Report {
 		if w.trace.Jobs[i].Found != nil {
 			continue
 		}
+		if s.phase != coming {
+			submitted, waited = submitted+1, waited+w.delayOf(i)
+		}
 		if s.phase != over {
 			if s.run == 0 {
 				r.Never++
 			}
 			continue
 		}
-		if s.atLimit {
+		switch s.how {
+		case EndedAtLimit:
 			r.OverLimit++
+		case Failed:
+			r.Failed++
+		case Cancelled:
+			r.Cancelled++
 		}
 		jct, delay := s.ended-w.trace.Jobs[i].Submit, s.waited
 		for _, t := range []*times{all, of(queues, w.trace.Jobs[i].Queue), of(sizes, sizeOf(w.trace.Jobs[i].Cards))} {
 			t.jct, t.delay = append(t.jct, float64(jct)), append(t.delay, float64(delay))
+			if s.how == Failed {
+				t.failed++
+			}
 			if d := w.trace.Jobs[i].Duration; d >= 60 {
 				t.slowdown = append(t.slowdown, float64(jct)/float64(d))
 			}
 		}
+	}
+	if r.Ended < r.Jobs && submitted > 0 {
+		r.DelayOfAll = float64(waited) / float64(submitted)
 	}
 	r.JCT, r.Delay, r.Slowdown = spreadOf(all.jct), spreadOf(all.delay), spreadOf(all.slowdown)
 	for _, size := range slices.Sorted(maps.Keys(sizes)) {
@@ -189,7 +218,10 @@ func (w *World) report() *Report {
 }
 
 // times of some jobs.
-type times struct{ jct, delay, slowdown []float64 }
+type times struct {
+	jct, delay, slowdown []float64
+	failed               int
+}
 
 func of(groups map[string]*times, name string) *times {
 	if groups[name] == nil {
@@ -199,7 +231,7 @@ func of(groups map[string]*times, name string) *times {
 }
 
 func (t *times) group(name string) Group {
-	return Group{Name: name, Jobs: len(t.jct), JCT: spreadOf(t.jct), Delay: spreadOf(t.delay), Slowdown: spreadOf(t.slowdown)}
+	return Group{Name: name, Jobs: len(t.jct), Failed: t.failed, JCT: spreadOf(t.jct), Delay: spreadOf(t.delay), Slowdown: spreadOf(t.slowdown)}
 }
 
 func (w *World) byQueue(queues map[string]*times) []Group {

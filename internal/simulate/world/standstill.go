@@ -14,6 +14,7 @@ type standstill struct {
 	nodes int64 // until when nodes that come back may; -1: they do not; 0: not known yet
 	// What had come of nodes by then.
 	money         float64
+	cards         cardSeconds
 	faults, taken int
 	ended         bool // nothing came of it
 }
@@ -25,7 +26,7 @@ const mostStill = 30 * 86400
 func (w *World) stillUntil() int64 {
 	s := &w.still
 	if !s.is {
-		*s = standstill{is: true, since: w.now, time: w.policies.helpsUntil(w), money: w.money(), faults: w.figures.faults, taken: w.figures.taken}
+		*s = standstill{is: true, since: w.now, time: w.policies.helpsUntil(w), money: w.money(), cards: w.cardSeconds(), faults: w.figures.faults, taken: w.figures.taken}
 	}
 	if w.lost == 0 {
 		return s.time

@@ -18,6 +18,7 @@ type Job struct {
 	Duration        int64 // run time on cards of its own
 	Limit           int64 // declared maximum run time; 0: none
 	Cards           int32
+	Outcome         Outcome
 	CPU             int64 // thousandths, of the whole job
 	Memory          int64 // bytes, of the whole job
 	Priority        int64
@@ -34,6 +35,10 @@ type Trace struct {
 	// Duplicates are jobs with a name that an earlier line has.
 	Duplicates int
 	duplicate  string // the first of them, in words
+	// unknown is how often words say how jobs ended that nobody knows, by column and word.
+	unknown map[string]int
+	// odd are notes on its columns and dates.
+	odd []string
 	// PartsApart are parts of jobs that are in another queue than their first part.
 	PartsApart int
 	// Start is when second 0 is, of a trace with dates.
@@ -65,6 +70,10 @@ func (t *Trace) Notes() []string {
 	if t.PartsApart > 0 {
 		notes = append(notes, fmt.Sprintf("%s of heterogeneous jobs in another queue than the first part; each is simulated as a job of its own", number(int64(t.PartsApart), "line is a part", "lines are parts")))
 	}
+	for _, words := range sortedKeys(t.unknown) {
+		notes = append(notes, fmt.Sprintf("%s %s, which says nothing of how they ended: they are taken to succeed", number(int64(t.unknown[words]), "job has", "jobs have"), words))
+	}
+	notes = append(notes, t.odd...)
 	if len(t.Jobs) > 0 && !slices.ContainsFunc(t.Jobs, func(j Job) bool { return j.Cards > 0 }) {
 		notes = append(notes, "no job of the trace asks for cards")
 	}
@@ -103,26 +112,34 @@ func (t *Trace) Only(queues ...string) *Trace {
 	return out
 }
 
-// UseAliases sends jobs of queues that go by another name in the cluster to where they belong.
-func (t *Trace) UseAliases(c *Cluster) {
-	for i := range t.Jobs {
-		if to, ok := c.Aliases[t.Jobs[i].Queue]; ok && !c.Has(t.Jobs[i].Queue) {
-			t.Jobs[i].Local = c.localQueue(t.Jobs[i].Queue)
-			t.Jobs[i].Queue = to
-		}
-	}
-}
-
-// Map sends jobs of some queues to others; "*" stands for every queue that is not named and not in the cluster.
-func (t *Trace) Map(to map[string]string, known func(queue string) bool) {
+// Map sends jobs of some queues to others, FROM to TO; "*" stands for every queue that is not named and not in the cluster. Jobs of
+// queues that go by another name in the cluster belong where that stands. It returns which queues it found no job of.
+func (t *Trace) Map(to map[string]string, c *Cluster) (none []string) {
+	used := map[string]bool{"*": true}
 	for i := range t.Jobs {
 		j := &t.Jobs[i]
-		if target, ok := to[j.Queue]; ok {
+		name := j.Queue
+		there := c.Has(name)
+		alias, aliased := c.Aliases[name]
+		if aliased = aliased && !there; aliased && to[name] == "" && to[alias] != "" {
+			name = alias
+		}
+		switch target := to[name]; {
+		case target != "" && name != "*":
+			used[name] = true
 			j.Queue, j.Local = target, nil
-		} else if target, ok := to["*"]; ok && !known(j.Queue) {
-			j.Queue = target
+		case aliased:
+			j.Local, j.Queue = c.localQueue(name), alias
+		case to["*"] != "" && !there:
+			j.Queue = to["*"]
 		}
 	}
+	for _, from := range sortedKeys(to) {
+		if !used[from] {
+			none = append(none, from)
+		}
+	}
+	return none
 }
 
 // ShortestFirst puts jobs that run shortest before others by their priority. It knows what no queue does, and is

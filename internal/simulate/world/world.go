@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"time"
 
 	"github.com/elastic-ai/elastic/internal/admission"
@@ -61,9 +60,11 @@ const (
 	WaitsForBudget      // from now on
 	WaitsForReservation // what it would take is reserved for others
 	EndedAtLimit        // it ran as long as it may
+	Failed              // it ended, and did not succeed
+	Cancelled           // somebody stopped it
 )
 
-var whatNames = [...]string{"submitted", "started", "preempted", "evicted", "ended", "moved", "drained", "waits for budget", "waits for reservation", "ended at its limit"}
+var whatNames = [...]string{"submitted", "started", "preempted", "evicted", "ended", "moved", "drained", "waits for budget", "waits for reservation", "ended at its limit", "failed", "cancelled"}
 
 func (w What) String() string { return whatNames[w] }
 
@@ -82,11 +83,11 @@ type state struct {
 	preempted int32
 	evicted   int32
 	phase     phase
+	how       What // it ended
 	byOthers  bool // the last eviction was for another queue's job
 	byFault   bool // it was for none's
 	byBudget  bool // it was for a budget
 	nominated bool // the engine has said that it waits for others to leave
-	atLimit   bool // it ended because it had run as long as it may
 	moving    bool // it moves to other nodes, and the engine has said nothing else of it since
 	// evictedFor is the UID of the job for which it was evicted last, while it waits.
 	evictedFor string
@@ -130,8 +131,6 @@ type World struct {
 	figures    figures
 	learned    *learned     // nil: nobody says how long jobs are taken to run
 	policies   *policies    // nil: none that need the calendar
-	random     *rand.Rand   // of faults
-	spot       *rand.Rand   // of spot nodes
 	leaving    map[int]bool // jobs that a plan evicts, while its others start
 	moves      moves
 	still      standstill
@@ -251,6 +250,10 @@ func (w *World) Run(ctx context.Context) (*Report, error) {
 		if w.stopped = at != never && w.settings.Until > 0 && at > w.settings.Until; at == never || w.stopped {
 			break
 		}
+		if at > mostTime {
+			w.fail(w.tooLong())
+			break
+		}
 		w.step(at)
 		if steps++; steps%4096 == 0 {
 			if w.err == nil {
@@ -270,6 +273,21 @@ func (w *World) Run(ctx context.Context) (*Report, error) {
 		w.now = w.settings.Until
 	}
 	return w.report(), nil
+}
+
+// mostTime is how far a simulation may go, in seconds: some 285 years, which are nanoseconds that a number can hold.
+const mostTime = 9_000_000_000
+
+// tooLong is the error of a simulation that goes on for ever.
+func (w *World) tooLong() error {
+	longest := 0
+	for i := range w.trace.Jobs {
+		if w.trace.Jobs[i].Duration > w.trace.Jobs[longest].Duration {
+			longest = i
+		}
+	}
+	j := &w.trace.Jobs[longest]
+	return fmt.Errorf("the jobs run for more than 285 years one after the other, %s alone for %d s: are durations in seconds?", j.ID, j.Duration)
 }
 
 // nextTime is when something happens next; never, once every job of the trace has ended or those that wait can never
@@ -330,7 +348,7 @@ func (w *World) happen(e event) {
 	switch e.kind {
 	case jobEnds:
 		if s := &w.jobs[e.of]; s.phase == running && s.run == e.run {
-			w.end(int(e.of), true)
+			w.end(int(e.of), w.trace.Jobs[e.of].Outcome.ending())
 		}
 	case nodeFails:
 		w.failNode(int(e.of))
@@ -512,21 +530,17 @@ func (w *World) stop(i int) {
 	s.since = w.now
 }
 
-// end a job. One that ran as long as it may did not succeed.
-func (w *World) end(i int, succeeds bool) {
+// end a job. From how long those ran that did not succeed nothing is learned, as in a cluster.
+func (w *World) end(i int, how What) {
 	w.stop(i)
 	s := &w.jobs[i]
-	s.phase, s.ended, s.atLimit = over, w.now, !succeeds
+	s.phase, s.ended, s.how = over, w.now, how
 	if w.ended++; w.trace.Jobs[i].Found != nil {
 		w.over++
 	}
 	w.engine.Apply(admission.WorkloadChanged{Workload: admission.Workload{Key: w.key(i), UID: w.requests.name(i), LocalQueue: w.localQueue(i).Name, Finished: true}})
-	w.learned.ended(w, i, succeeds)
-	what := Ended
-	if !succeeds {
-		what = EndedAtLimit
-	}
-	w.watch(Moment{At: w.now, Job: i, What: what, By: -1})
+	w.learned.ended(w, i, how == Ended)
+	w.watch(Moment{At: w.now, Job: i, What: how, By: -1})
 }
 
 // evict a job as the engine asks. One that ran as long as it may is over.
@@ -537,7 +551,7 @@ func (w *World) evict(e *admission.Evict) {
 		return
 	}
 	if e.Reason == admission.ReasonMaxExecutionExceeded {
-		w.end(i, false)
+		w.end(i, EndedAtLimit)
 		return
 	}
 	m := Moment{At: w.now, Job: i, What: Evicted, By: -1}

@@ -129,7 +129,7 @@ func TestQueuesThatAreMissing(t *testing.T) {
 	if !errors.As(err, &missing) || fmt.Sprint(missing.Queues) != "[other]" {
 		t.Fatalf("%v", err)
 	}
-	tr.Map(map[string]string{"*": "q"}, c.Has)
+	tr.Map(map[string]string{"*": "q"}, c)
 	if _, r := simulate(t, tr, c, Settings{}); r.Ended != 2 {
 		t.Errorf("%+v", r)
 	}
@@ -156,16 +156,21 @@ func TestExplainAtATime(t *testing.T) {
 
 func TestUnreadableLinesAreNamed(t *testing.T) {
 	for lines, want := range map[string]string{
-		"a,,q,0,100,4,,,\nb,,q,zero,1,1,,,\n":   `test.csv: line 3, column 4 (submit_s): "zero" is not a number`,
-		"a,,q,0,-5,4,,,\n":                      "line 2, column 5 (duration_s): -5 is not between",
-		"a,,q,0,5,,,,\n":                        `line 2, column 6 (gpus): "" is not a number`,
-		"a,,,0,5,1,,,\n":                        "line 2, column 3 (queue): is empty",
-		"a,,q,0,5,1,,\n":                        "line 2, column 9 (status): it is missing: the line has 8 fields, the header has 9 columns",
-		"a,,q,0,5,1,,,\nb,,q,0,5,1,,,,\n":       "line 3, column 10: it is too much: the line has 10 fields",
-		"a,,q,0,99999999999999999999,1,,,\n":    "line 2, column 5 (duration_s)",
-		"a,,q,0,5,NaN,,,\n":                     `line 2, column 6 (gpus): "NaN" is not a number`,
-		"\"a\nb\",,q,0,5,1,,,\nc,,q,x,5,1,,,\n": "line 4, column 4",
-		"":                                      "no job in it",
+		"a,,q,0,100,4,,,\nb,,q,zero,1,1,,,\n": `test.csv: line 3, column 4 (submit_s): "zero" is not a number`,
+		"a,,q,0,-5,4,,,\n":                    "line 2, column 5 (duration_s): -5 is not between",
+		"a,,q,0,5,,,,\n":                      `line 2, column 6 (gpus): "" is not a number`,
+		"a,,,0,5,1,,,\n":                      "line 2, column 3 (queue): is empty",
+		"a,,q,0,5,1,,\n":                      "line 2, column 9 (status): it is missing: the line has 8 fields, the header has 9 columns",
+		"a,,q,0,5,1,,,\nb,,q,0,5,1,,,,\n":     "line 3, column 10: it is too much: the line has 10 fields",
+		"a,,q,0,99999999999999999999,1,,,\n":  "line 2, column 5 (duration_s)",
+		"a,,q,0,5,NaN,,,\n":                   `line 2, column 6 (gpus): "NaN" is not a number`,
+		"\"a\nb\",,q,0,5,1,,,\n":              `line 2, column 1 (job_id): "a\nb" has a control character`,
+		"a,\xff,q,0,5,1,,,\n":                 `line 2, column 2 (user): "\xff" is not UTF-8`,
+		"a,,q\x1b[2J,0,5,1,,,\n":              "line 2, column 3 (queue)",
+		"a,,q,0,9000000001,1,,,\n":            "line 2, column 5 (duration_s): 9000000001 is not between 0 and 4000000000; are times and durations in seconds?",
+		"a,,q,1767225600000,5,1,,,\n":         "line 2, column 4 (submit_s): 1767225600000 is not between 0 and 4000000000; are times",
+		"a,,q,0,1e19,1,,,\n":                  "are times and durations in seconds?",
+		"":                                    "no job in it",
 	} {
 		if _, err := ReadTrace(strings.NewReader(header+lines), "test.csv"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", lines, err, want)
@@ -212,7 +217,7 @@ func TestSacct(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Job{
-		{ID: "9", User: "bob", Queue: "default", Duration: 7, Cards: 1, CPU: 4000, Memory: 4000 << 20},
+		{ID: "9", User: "bob", Queue: "default", Duration: 7, Outcome: Fails, Cards: 1, CPU: 4000, Memory: 4000 << 20},
 		{ID: "7", User: "ann", Queue: "gpu", Submit: 600, Duration: 3600, Limit: 7200, Cards: 16, CPU: 64000, Memory: 3 << 39},
 	}
 	if !reflect.DeepEqual(tr.Jobs, want) {
