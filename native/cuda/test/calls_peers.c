@@ -286,6 +286,49 @@ static void users_of_a_container_share_memory(void)
 	EQUAL(card(a), 2 * CONTEXT);
 }
 
+/* Another user of the container puts links where the first program of root makes what all use. */
+static void no_link_is_followed(void)
+{
+	static const char *const names[] = {"control", "peers"};
+	char victim[300], path[400];
+	struct stat is;
+
+	snprintf(victim, sizeof victim, "%s/victim", check_root);
+	CHECK(mkdir(victim, 0755) == 0 && chmod(victim, 0755) == 0);
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof path, "%s/run/elastic-gpu/%s", check_root, names[i]);
+		CHECK(symlink(victim, path) == 0);
+	}
+	check_limits("swap on\n", LIMITS_512);
+	a = start(check_root);
+	EQUAL(TELL(a, DO_NAME, alloc(a, 4 * MiB)).c, CUDA_ERROR_NOT_SUPPORTED); /* it says so, and has its memory */
+	stop(a);
+	CHECK(stat(victim, &is) == 0);
+	EQUAL(is.st_mode & 07777, 0755);
+	CHECK(rmdir(victim) == 0); /* nothing was put there */
+}
+
+/* The same, between one step and the next. */
+static void a_folder_that_is_replaced_is_not_looked_up_again(void)
+{
+	char was[300], path[300], name[400];
+	struct stat is;
+	int folder, fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	snprintf(path, sizeof path, "%s/folder", check_root);
+	snprintf(was, sizeof was, "%s/was", check_root);
+	umask(077);
+	folder = shared_folder(path);
+	CHECK(fd >= 0 && folder >= 0 && stat(path, &is) == 0);
+	EQUAL(is.st_mode & 07777, 0777);
+	CHECK(rename(path, was) == 0 && symlink("/", path) == 0);
+	CHECK(shared_socket(fd, folder, "name", true));
+	snprintf(name, sizeof name, "%s/name", was);
+	CHECK(lstat(name, &is) == 0 && S_ISSOCK(is.st_mode));
+	EQUAL(is.st_mode & 07777, 0666);
+	CHECK(shared_folder(path) < 0);
+}
+
 /* ---- forged ---- */
 
 static int connect_to(pid_t pid)
@@ -453,6 +496,6 @@ static void what_a_process_answers_cannot_break_the_asker(void)
 
 MAIN(T(one_that_has_it_may_end), T(its_owner_may_end), T(what_its_owner_left_is_not_given_again), T(its_owner_may_end_while_it_is_away),
 	T(one_that_hangs_is_named_and_nothing_moves), T(one_that_cannot_is_named), T(a_context_takes_what_was_opened_in_it_along),
-	T(a_forked_child_has_nothing_of_it), T(users_of_a_container_share_memory), T(what_is_said_to_a_process_cannot_break_it),
+	T(a_forked_child_has_nothing_of_it), T(users_of_a_container_share_memory), T(no_link_is_followed), T(a_folder_that_is_replaced_is_not_looked_up_again), T(what_is_said_to_a_process_cannot_break_it),
 	T(what_a_process_answers_cannot_break_the_asker), T(what_is_there_in_part_leaves_again),
 	T(one_that_has_it_may_become_another_program), T(one_that_has_it_may_become_another_user_of_the_library), T(its_owner_may_become_another_program))
