@@ -208,7 +208,7 @@ static struct word do_order(struct word w)
 		break;
 	case DO_MET: EQUAL(pthread_join(writer, NULL), 0); break;
 	case DO_QUIET: atomic_store(&swap_quiet_ns, (int64_t)w.a); break;
-	case DO_HELD: w.a = atomic_load(&memory_calls.held); break;
+	case DO_HELD: w.a = atomic_load(&memory_calls.held) % HELD_TOGETHER + atomic_load(&memory_calls.held) / HELD_TOGETHER; break;
 	case DO_FORK: CHILD(child, { CHECK(!swap_is_away()); }); check_exit(child); break;
 	case DO_EXEC: execl("/bin/sleep", "sleep", "600", NULL); _exit(1);
 	case DO_EXEC_SELF: become_another();
