@@ -179,6 +179,38 @@ bool peer_answered(int fd, struct peer_answer *a, int *memory, int64_t deadline)
 	return whole;
 }
 
+static bool thread_is(pid_t pid, const char *thread, const char *name)
+{
+	char path[300], is[32] = {0};
+	int fd;
+
+	snprintf(path, sizeof path, "/proc/%d/task/%s/comm", (int)pid, thread);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	if (read(fd, is, sizeof is - 1) > 0)
+		is[strcspn(is, "\n")] = 0;
+	close(fd);
+	return !strcmp(is, name);
+}
+
+bool peer_replaced(pid_t pid)
+{
+	struct dirent *e;
+	bool found = false;
+	char path[32];
+	DIR *threads;
+
+	snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+	threads = opendir(path);
+	if (!threads)
+		return false; /* who knows */
+	while (!found && (e = readdir(threads)))
+		found = thread_is(pid, e->d_name, PEER_THREAD);
+	closedir(threads);
+	return !found;
+}
+
 bool peer_exchange(pid_t pid, struct peer_request q, struct peer_answer *a, int *memory)
 {
 	int fd, given = -1;

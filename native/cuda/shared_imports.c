@@ -88,8 +88,8 @@ static CUmemHandle fetch(const struct import *i, unsigned chunk, bool wanted, st
 	*when = SHARED_NOW;
 	memset(a, 0, sizeof *a);
 	if (!peer_exchange(i->pid, q, a, &fd)) {
-		bool silent = errno == ETIMEDOUT || errno == EAGAIN;
-		bool dead = errno == ECONNREFUSED || process_dead(i->owner);
+		bool refused = errno == ECONNREFUSED, silent = refused || errno == ETIMEDOUT || errno == EAGAIN;
+		bool dead = process_dead(i->owner) || (refused && peer_replaced(i->pid));
 		*when = silent && !dead ? SHARED_SILENT : SHARED_NOW; /* it may be busy with another's */
 		*r = dead ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_FOUND;
 		return 0;

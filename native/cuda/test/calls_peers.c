@@ -308,6 +308,51 @@ static void one_that_has_it_may_become_another_user_of_the_library(void)
 	EQUAL(card(a), 2 * CONTEXT + 2 * MiB);
 }
 
+/* It cannot be asked, and has the memory still. One more may find the thread that waits for it at the old socket. */
+static void one_that_closed_its_descriptors_is_named_and_nothing_moves(void)
+{
+	struct word w = {0};
+	CUdeviceptr p, q;
+
+	begin_two();
+	p = alloc(a, 16 * MiB);
+	q = open_in(b, name(a, p));
+	TELL(b, DO_CLOSE_SOCKETS);
+	for (int i = 0; i < 3 && !w.c; i++) {
+		w = TELL(a, DO_OUT);
+		OK(a, DO_IN);
+		back(b);
+	}
+	CHECK(w.c && strstr(w.text, "has closed the socket"));
+	TELL(a, DO_FILL, p, 16 * MiB, 3);
+	CHECK(TELL(b, DO_FILLED, q, 16 * MiB, 3).c); /* the same memory still */
+	killed(b);
+	OK(a, DO_OUT);
+	EQUAL(card(a), CONTEXT);
+}
+
+/* The same of its owner, which has it: nothing is lost, and the other waits. */
+static void what_its_owner_cannot_be_asked_for_is_not_lost(void)
+{
+	struct word w = {0};
+	CUdeviceptr q;
+
+	begin_two();
+	q = open_in(b, name(a, alloc(a, 16 * MiB)));
+	TELL(b, DO_FILL, q, 16 * MiB, 3);
+	TELL(a, DO_CLOSE_SOCKETS);
+	for (int i = 0; i < 3 && !w.b; i++) {
+		OK(a, DO_OUT);
+		OK(a, DO_IN); /* the others have a second */
+		w = TELL(b, DO_STATE);
+	}
+	CHECK(w.b);
+	killed(a);
+	back(b); /* now it is */
+	OK(b, DO_CLOSE, q);
+	EQUAL(counted(b), CONTEXT);
+}
+
 static void its_owner_may_become_another_program(void)
 {
 	CUdeviceptr p, q;
@@ -597,4 +642,5 @@ MAIN(T(one_that_has_it_may_end), T(its_owner_may_end), T(what_its_owner_left_is_
 	T(one_that_hangs_is_named_and_nothing_moves), T(one_that_cannot_is_named), T(a_context_takes_what_was_opened_in_it_along),
 	T(a_forked_child_has_nothing_of_it), T(users_of_a_container_share_memory), T(no_link_is_followed), T(a_folder_that_is_replaced_is_not_looked_up_again), T(what_is_said_to_a_process_cannot_break_it),
 	T(what_a_process_answers_cannot_break_the_asker), T(what_is_there_in_part_leaves_again),
+	T(one_that_closed_its_descriptors_is_named_and_nothing_moves), T(what_its_owner_cannot_be_asked_for_is_not_lost),
 	T(one_that_has_it_may_become_another_program), T(one_that_has_it_may_become_another_user_of_the_library), T(its_owner_may_become_another_program))
