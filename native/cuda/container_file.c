@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,7 +19,6 @@
 #include "shared_file.h"
 #include "system.h"
 
-#define STARTING ((uint64_t)1 << 63)
 #define PID_BITS 22
 
 struct container_file *container_open(const char *path, char *why, size_t why_size)
@@ -85,7 +85,7 @@ uint64_t process_word(pid_t pid)
 	uint64_t start = 0;
 
 	process_stat(pid, &state, &threads, &start);
-	return ((start << PID_BITS) & ~STARTING) | (uint64_t)pid;
+	return ((start << PID_BITS) & ~WAITING) | (uint64_t)pid;
 }
 
 bool process_dead(uint64_t owner)
@@ -101,72 +101,63 @@ bool process_dead(uint64_t owner)
 		return kill(pid, 0) < 0 && errno == ESRCH;
 	if ((state == 'Z' || state == 'X') && threads <= 1)
 		return true; /* waits for its parent only; its memory is gone */
-	return ((start << PID_BITS) & ~STARTING) != (owner & ~STARTING & ~(((uint64_t)1 << PID_BITS) - 1));
+	return ((start << PID_BITS) & ~WAITING) != (owner & ~WAITING & ~(((uint64_t)1 << PID_BITS) - 1));
 }
 
 /* ---- the dead ---- */
 
-/*
- * What a process shared may be there still when it is dead: those that have it charge it to themselves when they look, twice
- * a second. Until they have, it counts in the row of the dead.
- */
-#define LOOKED_NS (1500 * MS)
-static struct { _Atomic uint64_t owner; _Atomic int64_t since; } found_dead[MAX_PROCESSES];
-
-/* Whether this process has known for long enough that the one in a row is dead. */
-static bool dead_for_long(int row, uint64_t owner)
+/* What others have of a process counts in their rows from now on. */
+static void imports_count(struct container_file *r, uint64_t of)
 {
-	if (atomic_load(&found_dead[row].owner) != owner) {
-		atomic_store(&found_dead[row].since, now_ns());
-		atomic_store(&found_dead[row].owner, owner);
-	}
-	return now_ns() - atomic_load(&found_dead[row].since) >= LOOKED_NS;
-}
-
-/* Clears the rows of the dead; *left are those whose time has not come. */
-static uint64_t reap(struct container_file *r, unsigned *left)
-{
-	uint64_t cleared = 0;
-
-	*left = 0;
 	for (int i = 0; i < MAX_PROCESSES; i++) {
 		uint64_t owner = atomic_load(&r->process[i].owner);
-		if (!owner || !process_dead(owner))
-			continue;
-		if (dead_for_long(i, owner))
-			cleared += atomic_compare_exchange_strong(&r->process[i].owner, &owner, 0);
-		else
-			++*left;
+		if ((owner & WAITING) && atomic_load(&r->process[i].of) == of)
+			atomic_compare_exchange_strong(&r->process[i].owner, &owner, owner & ~WAITING);
 	}
-	return cleared;
 }
 
 uint64_t container_reap(struct container_file *r)
 {
-	unsigned left;
-
-	return reap(r, &left);
-}
-
-/* Clears the rows of all that are dead now; false if there are none. */
-static bool reap_in_time(struct container_file *r)
-{
 	uint64_t cleared = 0;
-	unsigned left;
 
-	for (int64_t end = now_ns() + 2 * LOOKED_NS; cleared += reap(r, &left), left && now_ns() <= end; sleep_ns(5 * MS))
-		;
-	return cleared > 0;
+	for (int i = 0; i < MAX_PROCESSES; i++) {
+		uint64_t owner = atomic_load(&r->process[i].owner);
+		if (!owner || !process_dead(owner))
+			continue;
+		imports_count(r, owner & ~WAITING);
+		cleared += atomic_compare_exchange_strong(&r->process[i].owner, &owner, 0);
+	}
+	return cleared;
 }
 
 void container_forget_own(struct container_file *r)
 {
 	uint64_t me = process_word(getpid());
 
+	imports_count(r, me);
 	for (int i = 0; i < MAX_PROCESSES; i++) {
-		uint64_t owner = me;
-		atomic_compare_exchange_strong(&r->process[i].owner, &owner, 0);
+		uint64_t owner = atomic_load(&r->process[i].owner);
+		if ((owner & ~WAITING) == me)
+			atomic_compare_exchange_strong(&r->process[i].owner, &owner, 0);
 	}
+	imports_count(r, me); /* what was written down meanwhile: this process is alive */
+}
+
+/* A free row for a process, which does not count yet; false if it is not free. */
+static bool take_row(struct container_process *p, uint64_t owner)
+{
+	uint64_t free_row = 0;
+
+	if (!atomic_compare_exchange_strong(&p->owner, &free_row, owner | WAITING))
+		return false;
+	for (int d = 0; d < MAX_DEVICES; d++) {
+		atomic_store(&p->trying[d], 0);
+		atomic_store(&p->held[d], 0);
+		atomic_store(&p->overhead[d], 0);
+		atomic_store(&p->swapped[d], 0);
+		atomic_store(&p->busy_ns[d], 0);
+	}
+	return true;
 }
 
 int container_join(struct container_file *r)
@@ -177,20 +168,12 @@ int container_join(struct container_file *r)
 	for (int pass = 0; pass < 2; pass++) {
 		for (int i = 0; i < (pass ? MAX_PROCESSES : LOW_PROCESSES); i++) {
 			struct container_process *p = &r->process[i];
-			uint64_t free_row = 0;
-			if (!atomic_compare_exchange_strong(&p->owner, &free_row, me | STARTING))
+			if (!take_row(p, me))
 				continue;
-			for (int d = 0; d < MAX_DEVICES; d++) {
-				atomic_store(&p->trying[d], 0);
-				atomic_store(&p->held[d], 0);
-				atomic_store(&p->overhead[d], 0);
-				atomic_store(&p->swapped[d], 0);
-				atomic_store(&p->busy_ns[d], 0);
-			}
 			atomic_store(&p->owner, me);
 			return i;
 		}
-		reap_in_time(r);
+		container_reap(r);
 	}
 	return -1;
 }
@@ -208,7 +191,7 @@ static uint64_t container_sum(struct container_file *r, int device, bool with_tr
 	for (int i = 0; i < MAX_PROCESSES; i++) {
 		struct container_process *p = &r->process[i];
 		uint64_t owner = atomic_load(&p->owner);
-		if (!owner || (owner & STARTING))
+		if (!owner_counts(owner))
 			continue;
 		/* "trying" is read first: bytes move from there to "held", and may be seen twice but never not at all. */
 		if (with_trying)
@@ -240,7 +223,7 @@ bool container_charge(struct container_file *r, int process, int device, uint64_
 		atomic_fetch_sub(&p->trying[device], bytes);
 		/* Another's try may have been in the way: only what is really held makes the answer final. */
 		if (container_sum(r, device, false) > limit - bytes) {
-			if (reaped || !reap_in_time(r))
+			if (reaped || !container_reap(r))
 				return false;
 			reaped = true;
 		}
@@ -279,16 +262,82 @@ void container_export(struct container_file *r, uint64_t key, int process)
 	}
 }
 
-bool container_exported(struct container_file *r, uint64_t key)
+uint64_t container_exporter(struct container_file *r, uint64_t key)
 {
 	for (int i = 0; i < MAX_EXPORTS; i++) {
 		if (atomic_load(&r->export[i].key) == key) {
 			uint64_t owner = atomic_load(&r->export[i].owner);
-			return owner && !process_dead(owner);
+			return owner && !process_dead(owner) ? owner : 0;
 		}
 	}
-	return false;
+	return 0;
 }
+
+/* ---- what others pay for ---- */
+
+static pthread_mutex_t own_imports = PTHREAD_MUTEX_INITIALIZER; /* rows of imports of this process come and go */
+
+uint64_t container_word(struct container_file *r, pid_t pid)
+{
+	for (int i = 0; i < MAX_PROCESSES; i++) {
+		uint64_t owner = atomic_load(&r->process[i].owner);
+		if (owner_counts(owner) && container_pid(owner) == (uint64_t)pid && !process_dead(owner))
+			return owner;
+	}
+	return 0;
+}
+
+/* From the end, where processes come last: they have one for each process that they have something of. */
+static int imports_of(struct container_file *r, uint64_t me, uint64_t of)
+{
+	for (int i = MAX_PROCESSES - 1; i >= 0; i--)
+		if (atomic_load(&r->process[i].owner) == (me | WAITING) && atomic_load(&r->process[i].of) == of)
+			return i;
+	for (int i = MAX_PROCESSES - 1; i >= LOW_PROCESSES; i--) {
+		if (!take_row(&r->process[i], me))
+			continue;
+		atomic_store(&r->process[i].of, of);
+		return i;
+	}
+	return -1;
+}
+
+int container_import(struct container_file *r, int process, uint64_t of, int device, uint64_t bytes)
+{
+	int row;
+
+	pthread_mutex_lock(&own_imports);
+	row = imports_of(r, atomic_load(&r->process[process].owner), of);
+	if (row >= 0)
+		atomic_fetch_add(&r->process[row].held[device], bytes);
+	pthread_mutex_unlock(&own_imports);
+	/* It is written down first: who clears the other away from now on sees it. */
+	if (row >= 0 && container_word(r, (pid_t)container_pid(of)) == of)
+		return row;
+	if (row >= 0)
+		container_import_end(r, row, device, bytes);
+	return -1;
+}
+
+void container_import_end(struct container_file *r, int row, int device, uint64_t bytes)
+{
+	uint64_t left = 0;
+
+	pthread_mutex_lock(&own_imports);
+	container_refund(r, row, device, bytes);
+	for (int d = 0; d < MAX_DEVICES; d++)
+		left += atomic_load(&r->process[row].held[d]);
+	if (!left)
+		atomic_store(&r->process[row].owner, 0);
+	pthread_mutex_unlock(&own_imports);
+}
+
+bool container_import_left(struct container_file *r, int row)
+{
+	return owner_counts(atomic_load(&r->process[row].owner)) || process_dead(atomic_load(&r->process[row].of));
+}
+
+void container_fork_child(void) { pthread_mutex_init(&own_imports, NULL); }
 
 bool container_first_context(struct container_file *r, int process, int device)
 {

@@ -3,14 +3,13 @@
  * thread looks after what changes by itself: limits, neighbours, overhead, the dead.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include "compute_limit.h"
 #include "constants.h"
@@ -33,22 +32,27 @@
 
 static _Atomic int listener = -1, bell = -1;
 
+static const char *own_name(char *name, size_t size)
+{
+	snprintf(name, size, "%d.sock", (int)getpid());
+	return name;
+}
+
 static int listen_here(void)
 {
-	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int n = snprintf(a.sun_path, sizeof a.sun_path, "%s/%d.sock", path_control(), (int)getpid());
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), folder = shared_folder(path_control());
+	char name[24];
+	bool ok = fd >= 0 && folder >= 0 && shared_socket(fd, folder, own_name(name, sizeof name), false) && listen(fd, 8) == 0;
 
-	shared_folder(path_control());
-	if (fd >= 0 && n < (int)sizeof a.sun_path) {
-		unlink(a.sun_path);
-		if (bind(fd, (struct sockaddr *)&a, sizeof a) == 0 && listen(fd, 8) == 0)
-			return fd;
-	}
-	log_error("control socket %s: %s", a.sun_path, strerror(errno));
-	if (fd >= 0)
+	if (!ok)
+		log_error("control socket of process %d in %s: %s", (int)getpid(), path_control(), strerror(errno));
+	if (folder >= 0)
+		close(folder);
+	if (!ok && fd >= 0) {
 		close(fd);
-	return -1;
+		fd = -1;
+	}
+	return fd;
 }
 
 /* The agent is outside the container: its pid cannot be seen from here and reads as 0. */
@@ -243,12 +247,16 @@ void control_fork_child(void)
 /* The socket's name goes with the process; one left by kill -9 is taken over by the next of that pid. */
 __attribute__((destructor)) static void control_end(void)
 {
-	char path[640];
+	char name[24];
+	int folder;
 
 	if (atomic_load(&listener) < 0)
 		return;
-	snprintf(path, sizeof path, "%s/%d.sock", path_control(), (int)getpid());
-	unlink(path);
+	folder = shared_folder(path_control());
+	if (folder >= 0) {
+		unlinkat(folder, own_name(name, sizeof name), 0);
+		close(folder);
+	}
 	for (int i = 0; i < session.devices; i++)
 		compute_limit_end(&session.device[i]);
 }

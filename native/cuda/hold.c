@@ -46,7 +46,7 @@ bool hold_begin(bool step)
 		return true; /* it waits already, or is going to refuse to move */
 	first = !atomic_exchange(&held, true);
 	if (first)
-		memory_calls_hold_on();
+		memory_calls_hold_together();
 	if (step && (captures_open() || quiet(LOOK_NS)))
 		memory_calls_pass_one(STEP_NS);
 	return quiet(first ? FIRST_NS : step ? STEP_NS : LOOK_NS);
@@ -56,7 +56,7 @@ void hold_end(void)
 {
 	atomic_store(&out, false);
 	if (atomic_exchange(&held, false))
-		memory_calls_release();
+		memory_calls_release_together();
 }
 
 void hold_look(void)

@@ -123,7 +123,7 @@ CUresult on_cuCtxDestroy(fn_cuCtxDestroy real, CUcontext ctx)
 	struct device *d = device_current();
 	CUresult r;
 
-	swap_pause();
+	swap_pause(ctx);
 	context_forget(ctx);
 	r = real(ctx);
 	if (r == CUDA_SUCCESS)
@@ -150,7 +150,7 @@ CUresult on_cuDevicePrimaryCtxRelease(fn_cuDevicePrimaryCtxRelease real, CUdevic
 	struct device *d = device_of(dev);
 	CUresult r;
 
-	swap_pause();
+	swap_pause(d ? atomic_load(&d->primary) : NULL);
 	if (d && atomic_fetch_sub(&d->retained, 1) == 1)
 		context_forget(atomic_load(&d->primary));
 	r = primary_dropped(real(dev), dev);
@@ -163,7 +163,7 @@ CUresult on_cuDevicePrimaryCtxReset(fn_cuDevicePrimaryCtxReset real, CUdevice de
 	struct device *d = device_of(dev);
 	CUresult r;
 
-	swap_pause();
+	swap_pause(d ? atomic_load(&d->primary) : NULL);
 	if (d)
 		context_forget(atomic_load(&d->primary));
 	r = primary_dropped(real(dev), dev);

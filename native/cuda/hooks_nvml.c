@@ -63,7 +63,7 @@ static unsigned processes(nvmlDevice dev, unsigned capacity, nvmlProcessV2 *out)
 	for (int i = 0; i < MAX_PROCESSES; i++) {
 		struct container_process *p = &session.container->process[i];
 		uint64_t owner = atomic_load(&p->owner), used = atomic_load(&p->held[index]) + atomic_load(&p->overhead[index]);
-		if (!owner || !used)
+		if (!owner_counts(owner) || !used)
 			continue;
 		if (n < capacity)
 			out[n] = (nvmlProcessV2){(unsigned)container_pid(owner), used, UINT32_MAX, UINT32_MAX};

@@ -13,7 +13,7 @@ struct holding {
 	enum holding_kind kind;
 	struct device *device;
 	uint64_t bytes;
-	uint64_t link;                /* of a map: its handle; of an import: its key, or its size; of a graph: its memory */
+	uint64_t link;                /* of a map: its handle; of an import: its size, or one more than its row while another process pays; of a graph: its memory */
 	CUcontext ctx;                /* it goes when this context goes */
 	int refs, maps;
 	bool given;                   /* as a descriptor, which holds on to the memory for as long as it is open, anywhere */

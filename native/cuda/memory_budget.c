@@ -42,8 +42,18 @@ void holding_note(uint64_t key, enum holding_kind kind, struct device *d, uint64
 	ledger_unlock();
 }
 
+void holding_import_end(struct holding *h)
+{
+	if (h->kind != HOLD_IPC || !h->link)
+		return;
+	container_import_end(session.container, (int)h->link - 1, h->device->index, (uint64_t)(uintptr_t)h->own);
+	h->link = 0;
+	h->own = NULL;
+}
+
 void holding_give_back(struct holding *h)
 {
+	holding_import_end(h);
 	memory_refund(h->device, h->bytes);
 	ledger_drop(h);
 }
@@ -68,6 +78,7 @@ void holding_drop_end(struct holding *held, CUresult r)
 		if (held->kind == HOLD_MANAGED)
 			atomic_fetch_sub(&held->device->managed, 1);
 		memory_refund(held->device, held->bytes);
+		holding_import_end(held);
 		return;
 	}
 	ledger_lock();

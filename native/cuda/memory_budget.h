@@ -19,6 +19,8 @@ void memory_on_full(void (*reclaim)(struct device *d));
 void holding_note(uint64_t key, enum holding_kind kind, struct device *d, uint64_t bytes);
 /* Refunds and drops a holding; under the ledger's lock. */
 void holding_give_back(struct holding *h);
+/* It no longer waits in a row of imports (container_file.h). */
+void holding_import_end(struct holding *h);
 /*
  * Frees what is held under a key: out of the ledger first, for the driver may give the same address to another thread
  * as soon as it is free. False if nothing was held.

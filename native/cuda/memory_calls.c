@@ -11,7 +11,10 @@ static bool take_pass(void)
 	return passes > 0 && atomic_compare_exchange_strong(&memory_calls.passes, &passes, passes - 1);
 }
 
-/* The slow way in: the call has counted itself inside and found that it must wait. */
+/*
+ * The slow way in: the call has counted itself inside and found that it must wait. It looks again when it has counted itself:
+ * who holds calls back for one more reason after that look waits for it, and one look is at all reasons.
+ */
 int memory_call_wait(void)
 {
 	unsigned held;
@@ -21,17 +24,25 @@ int memory_call_wait(void)
 		atomic_fetch_sub(&memory_calls.inside, 1);
 		atomic_store(&memory_calls.wanted, true);
 		held = atomic_load(&memory_calls.held);
-		if (held && !atomic_load(&memory_calls.passes))
+		if (held && !(held == HELD_TOGETHER && atomic_load(&memory_calls.passes)))
 			futex_wait(&memory_calls.held, held, 20 * MS);
 		atomic_fetch_add(&memory_calls.inside, 1);
-		if (!atomic_load(&memory_calls.held) || take_pass()) {
+		held = atomic_load(&memory_calls.held);
+		if (!held || (held == HELD_TOGETHER && take_pass())) {
 			atomic_fetch_sub(&memory_calls.waiting, 1);
 			return PASS_MEMORY;
 		}
 	}
 }
 
-void memory_calls_hold_on(void) { atomic_fetch_add(&memory_calls.held, 1); }
+static void release(unsigned reason)
+{
+	atomic_fetch_sub(&memory_calls.held, reason);
+	futex_wake(&memory_calls.held);
+}
+
+void memory_calls_hold_together(void) { atomic_fetch_add(&memory_calls.held, HELD_TOGETHER); }
+void memory_calls_release_together(void) { release(HELD_TOGETHER); }
 
 void memory_calls_pass_one(int64_t within)
 {
@@ -46,7 +57,7 @@ void memory_calls_pass_one(int64_t within)
 
 bool memory_calls_hold(int64_t deadline)
 {
-	memory_calls_hold_on();
+	atomic_fetch_add(&memory_calls.held, 1);
 	while (atomic_load(&memory_calls.inside)) {
 		if (now_ns() > deadline) {
 			memory_calls_release();
@@ -57,11 +68,7 @@ bool memory_calls_hold(int64_t deadline)
 	return true;
 }
 
-void memory_calls_release(void)
-{
-	atomic_fetch_sub(&memory_calls.held, 1);
-	futex_wake(&memory_calls.held);
-}
+void memory_calls_release(void) { release(1); }
 
 int64_t memory_calls_idle(int64_t now)
 {

@@ -6,8 +6,9 @@
 #include <stdbool.h>
 #include "session.h"
 
+#define HELD_TOGETHER (1u << 16) /* all processes of the container wait: past this reason, and no other, a call may be let through */
 struct memory_calls {
-	_Atomic unsigned held;    /* for how many reasons calls must wait now; futex */
+	_Atomic unsigned held;    /* for how many reasons calls must wait now, each 1 or HELD_TOGETHER; futex */
 	_Atomic unsigned inside;  /* calls now inside */
 	_Atomic bool wanted;      /* a call waits: the process wants its memory back */
 	_Atomic bool used;        /* a call was made since somebody looked */
@@ -38,8 +39,9 @@ static inline void memory_call_leave(int pass)
  */
 bool memory_calls_hold(int64_t deadline);
 void memory_calls_release(void);
-/* The same without waiting; and lets one call through, if one waits or comes within that time. */
-void memory_calls_hold_on(void);
+/* For HELD_TOGETHER, without waiting; and lets one call through, if one waits or comes within that time. */
+void memory_calls_hold_together(void);
+void memory_calls_release_together(void);
 void memory_calls_pass_one(int64_t within);
 void memory_calls_fork_child(void);
 /* How long no call was made, as far as is known from looks at it now and then. */

@@ -54,7 +54,7 @@ static void *serve(void *arg)
 	pid_t from;
 	(void)arg;
 
-	prctl(PR_SET_NAME, "elastic-peers");
+	prctl(PR_SET_NAME, PEER_THREAD);
 	for (;;) {
 		int fd = peer_accept(atomic_load(&listener), &q, &from), memory;
 		if (fd < 0) {

@@ -4,6 +4,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -28,45 +29,58 @@ static bool address(pid_t pid, struct sockaddr_un *a)
 }
 
 /* What processes left that were killed. */
-static void sweep(void)
+static void sweep(int folder)
 {
-	DIR *folder = opendir(path_peers());
-	struct sockaddr_un a;
+	int listing = fcntl(folder, F_DUPFD_CLOEXEC, 0);
+	DIR *names = listing < 0 ? NULL : fdopendir(listing);
 	struct dirent *e;
 
-	while (folder && (e = readdir(folder))) {
+	while (names && (e = readdir(names))) {
 		pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
-		if (pid > 0 && kill(pid, 0) < 0 && errno == ESRCH && address(pid, &a))
-			unlink(a.sun_path);
+		if (pid > 0 && kill(pid, 0) < 0 && errno == ESRCH)
+			unlinkat(folder, e->d_name, 0);
 	}
-	if (folder)
-		closedir(folder);
+	if (names)
+		closedir(names);
+	else if (listing >= 0)
+		close(listing);
+}
+
+static const char *own_name(char *name, size_t size)
+{
+	snprintf(name, size, "%d", (int)getpid());
+	return name;
 }
 
 int peer_listen(void)
 {
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	struct sockaddr_un a;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), folder = shared_folder(path_peers());
+	char name[16];
+	bool ok;
 
-	shared_folder(path_peers());
-	sweep();
-	if (fd >= 0 && address(getpid(), &a)) {
-		unlink(a.sun_path);
-		if (bind(fd, (struct sockaddr *)&a, sizeof a) == 0 && chmod(a.sun_path, 0666) == 0 && listen(fd, 64) == 0)
-			return fd;
-	}
-	log_error("%s: memory cannot be shared with other processes: %s", path_peers(), strerror(errno));
-	if (fd >= 0)
+	if (folder >= 0)
+		sweep(folder);
+	ok = fd >= 0 && folder >= 0 && shared_socket(fd, folder, own_name(name, sizeof name), true) && listen(fd, 64) == 0;
+	if (!ok)
+		log_error("%s: memory cannot be shared with other processes: %s", path_peers(), strerror(errno));
+	if (folder >= 0)
+		close(folder);
+	if (!ok && fd >= 0) {
 		close(fd);
-	return -1;
+		fd = -1;
+	}
+	return fd;
 }
 
 void peer_unlisten(void)
 {
-	struct sockaddr_un a;
+	int folder = shared_folder(path_peers());
+	char name[16];
 
-	if (address(getpid(), &a))
-		unlink(a.sun_path);
+	if (folder < 0)
+		return;
+	unlinkat(folder, own_name(name, sizeof name), 0);
+	close(folder);
 }
 
 static pid_t peer_of(int fd)
@@ -163,6 +177,38 @@ bool peer_answered(int fd, struct peer_answer *a, int *memory, int64_t deadline)
 	}
 	a->why[sizeof a->why - 1] = 0;
 	return whole;
+}
+
+static bool thread_is(pid_t pid, const char *thread, const char *name)
+{
+	char path[300], is[32] = {0};
+	int fd;
+
+	snprintf(path, sizeof path, "/proc/%d/task/%s/comm", (int)pid, thread);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	if (read(fd, is, sizeof is - 1) > 0)
+		is[strcspn(is, "\n")] = 0;
+	close(fd);
+	return !strcmp(is, name);
+}
+
+bool peer_replaced(pid_t pid)
+{
+	struct dirent *e;
+	bool found = false;
+	char path[32];
+	DIR *threads;
+
+	snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+	threads = opendir(path);
+	if (!threads)
+		return false; /* who knows */
+	while (!found && (e = readdir(threads)))
+		found = thread_is(pid, e->d_name, PEER_THREAD);
+	closedir(threads);
+	return !found;
 }
 
 bool peer_exchange(pid_t pid, struct peer_request q, struct peer_answer *a, int *memory)

@@ -18,6 +18,7 @@ enum peer_says { PEER_DONE, PEER_LATER, PEER_UNKNOWN, PEER_REFUSED };
 struct peer_request { uint32_t version, ask; uint64_t id, secret; uint32_t chunk, wanted; };
 struct peer_answer { uint32_t says; int32_t device; uint64_t size, chunk_size; char why[128]; };
 
+#define PEER_THREAD "elastic-peers" /* the name of the thread that answers */
 int peer_listen(void);
 void peer_unlisten(void);
 /* The next request, with who asks; -1 if there was none that can be read within a second. */
@@ -26,11 +27,16 @@ int peer_accept(int listener, struct peer_request *q, pid_t *from);
 bool peer_reply(int fd, const struct peer_answer *a, int memory);
 /*
  * A connection on which this was asked; -1 if that process cannot be asked. errno is ECONNREFUSED where it has been
- * replaced by another program, or ends: who listens does so until then.
+ * replaced by another program, or ends, or has closed descriptors that are not its own.
  */
 int peer_ask(pid_t pid, const struct peer_request *q);
 /* Its answer and what came with it (-1: nothing); false if none came in time, or it hung up. */
 bool peer_answered(int fd, struct peer_answer *a, int *memory, int64_t deadline);
+/*
+ * Whether that process is another program now than the one that answered, and has nothing of it: its threads have ended. The
+ * kernel says so; a process may give its threads other names, and is then taken for another.
+ */
+bool peer_replaced(pid_t pid);
 /* Both, within a second; errno is ETIMEDOUT or EAGAIN where it may answer later. Without memory no descriptor is wanted. */
 bool peer_exchange(pid_t pid, struct peer_request q, struct peer_answer *a, int *memory);
 

@@ -175,6 +175,7 @@ static void fork_child(void)
 	atomic_store(&session.process, -1);
 	atomic_store(&session.started, false);
 	session.devices = 0;
+	container_fork_child();
 	parts->forked();
 }
 

@@ -13,23 +13,42 @@
 
 enum { RESTS, WORKS };
 static struct settler {
-	pthread_mutex_t lock;     /* one asks at a time */
+	pthread_mutex_t lock;     /* one asks at a time, and none while a context ends */
 	_Atomic unsigned state;   /* futex */
 	_Atomic bool started;
-	CUcontext *ctx;           /* what it waits for */
+	CUcontext *ctx;           /* what it waits for; NULL: it has ended */
 	unsigned n;
+	pthread_mutex_t step;     /* what of that is next, or ends */
+	CUcontext at;             /* the one that it waits for now */
 	CUresult result;
-} settlers[SETTLES] = {{.lock = PTHREAD_MUTEX_INITIALIZER}, {.lock = PTHREAD_MUTEX_INITIALIZER}};
+} settlers[SETTLES] = {
+	{.lock = PTHREAD_MUTEX_INITIALIZER, .step = PTHREAD_MUTEX_INITIALIZER},
+	{.lock = PTHREAD_MUTEX_INITIALIZER, .step = PTHREAD_MUTEX_INITIALIZER},
+};
 
-static CUresult wait_for_all(const CUcontext *ctx, unsigned n)
+static CUcontext go_to(struct settler *s, CUcontext *next)
+{
+	CUcontext ctx;
+
+	pthread_mutex_lock(&s->step);
+	ctx = s->at = next ? *next : NULL;
+	pthread_mutex_unlock(&s->step);
+	return ctx;
+}
+
+static CUresult wait_for_all(struct settler *s)
 {
 	CUresult r = CUDA_SUCCESS;
 
-	for (unsigned i = 0; i < n && r == CUDA_SUCCESS; i++) {
-		r = real_cuCtxSetCurrent(ctx[i]);
+	for (unsigned i = 0; i < s->n && r == CUDA_SUCCESS; i++) {
+		CUcontext ctx = go_to(s, &s->ctx[i]);
+		if (!ctx)
+			continue;
+		r = real_cuCtxSetCurrent(ctx);
 		if (r == CUDA_SUCCESS)
 			r = real_cuCtxSynchronize();
 	}
+	go_to(s, NULL);
 	return r;
 }
 
@@ -43,7 +62,7 @@ static void *work(void *arg)
 			futex_wait(&s->state, RESTS, 1000 * MS);
 			continue;
 		}
-		s->result = wait_for_all(s->ctx, s->n);
+		s->result = wait_for_all(s);
 		atomic_store(&s->state, RESTS);
 		futex_wake(&s->state);
 	}
@@ -120,9 +139,38 @@ bool settle(enum settle_for why, int64_t deadline, CUresult *r)
 	return done;
 }
 
+/* It is waited for no more; true if it was not just now. */
+static bool take_off(struct settler *s, CUcontext ctx)
+{
+	bool left;
+
+	pthread_mutex_lock(&s->step);
+	for (unsigned i = 0; i < s->n; i++)
+		if (s->ctx[i] == ctx)
+			s->ctx[i] = NULL;
+	left = !ctx || s->at != ctx;
+	pthread_mutex_unlock(&s->step);
+	return left;
+}
+
+void settle_pause(CUcontext ctx, int64_t deadline)
+{
+	for (int i = 0; i < SETTLES; i++) {
+		pthread_mutex_lock(&settlers[i].lock);
+		while (!take_off(&settlers[i], ctx) && now_ns() < deadline)
+			sleep_ns(MS / 20);
+	}
+}
+
+void settle_resume(void)
+{
+	for (int i = SETTLES - 1; i >= 0; i--)
+		pthread_mutex_unlock(&settlers[i].lock);
+}
+
 /* The parent's threads are not the child's. */
 void settle_fork_child(void)
 {
 	for (int i = 0; i < SETTLES; i++)
-		settlers[i] = (struct settler){.lock = PTHREAD_MUTEX_INITIALIZER};
+		settlers[i] = (struct settler){.lock = PTHREAD_MUTEX_INITIALIZER, .step = PTHREAD_MUTEX_INITIALIZER};
 }

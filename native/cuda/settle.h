@@ -13,6 +13,12 @@ enum settle_for { SETTLE_FOR_OWN, SETTLE_FOR_OTHERS, SETTLES };
  * the driver says of it.
  */
 bool settle(enum settle_for why, int64_t deadline, CUresult *r);
+/*
+ * Between the two that context may end: nobody begins to wait for it, and a wait that was given up, and goes on, has left it;
+ * or goes on in it still at that time.
+ */
+void settle_pause(CUcontext ctx, int64_t deadline);
+void settle_resume(void);
 void settle_fork_child(void);
 
 #endif

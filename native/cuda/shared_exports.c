@@ -237,14 +237,14 @@ static bool has_left(const struct asked *one, int64_t deadline, char *why, size_
 		return a.says == PEER_DONE || a.says == PEER_UNKNOWN;
 	}
 	for (int64_t end = now_ns() + 1000 * MS; !process_dead(one->process); sleep_ns(MS)) {
-		if (now_ns() > end && one->nobody) {
+		if (now_ns() <= end)
+			continue;
+		if (one->nobody && peer_replaced(pid)) {
 			forget_all(one->process);
 			return true;
 		}
-		if (now_ns() > end) {
-			snprintf(why, size, "process %d, which shares memory of it, does not answer", pid);
-			return false;
-		}
+		snprintf(why, size, "process %d, which shares memory of it, %s", pid, one->nobody ? "has closed the socket at which it answers" : "does not answer");
+		return false;
 	}
 	return true;
 }

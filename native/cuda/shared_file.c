@@ -6,17 +6,62 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include "constants.h"
 #include "shared_file.h"
 
 #define LAYOUT ((uint64_t)0x454c415300000000 | PROTOCOL)
 
-void shared_folder(const char *path)
+/* What a descriptor is open on, and that we have made it. By the kernel's call: libc has fstat as a function only since 2.33. */
+static bool is_ours(int fd, unsigned type)
 {
+	struct statx s;
+
+	return syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &s) == 0 && (s.stx_mode & S_IFMT) == type && s.stx_uid == geteuid();
+}
+
+int shared_folder(const char *path)
+{
+	int fd;
+
 	mkdir(path, 0777);
-	(void)chmod(path, 0777);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0 && is_ours(fd, S_IFDIR))
+		(void)fchmod(fd, 0777); /* whoever made it opens it to all */
+	return fd;
+}
+
+/* A path of what a descriptor is open on, whatever lies at its name by now. */
+static const char *opened(int fd, char *path, size_t size)
+{
+	snprintf(path, size, "/proc/self/fd/%d", fd);
+	return path;
+}
+
+/* Opens a socket of our own to all: a name is only followed to what it must be. */
+static bool open_to_all(int folder, const char *name)
+{
+	int fd = openat(folder, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	char path[32];
+	bool ok = fd >= 0 && is_ours(fd, S_IFSOCK) && chmod(opened(fd, path, sizeof path), 0666) == 0;
+
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+bool shared_socket(int socket, int folder, const char *name, bool to_all)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	char path[32];
+
+	unlinkat(folder, name, 0);
+	return snprintf(a.sun_path, sizeof a.sun_path, "%s/%s", opened(folder, path, sizeof path), name) < (int)sizeof a.sun_path &&
+		bind(socket, (struct sockaddr *)&a, sizeof a) == 0 && (!to_all || open_to_all(folder, name));
 }
 
 void *shared_map(const char *path, size_t size, char *why, size_t why_size)

@@ -21,11 +21,13 @@ struct import {
 	struct block *block;
 	uint64_t id, secret, owner; /* owner: its pid and start time */
 	pid_t pid;
+	int row;        /* where it waits to count here, while its owner pays; -1: nowhere */
 	int refs;       /* how often it was opened as a handle of 64 bytes */
 	bool away;      /* let go of until its owner gives it again */
 	bool orphan;    /* its owner ended while it was mapped here: it counts here */
 	bool said;      /* that it cannot be mapped again for now */
 	bool lost;      /* its owner ended while it was away */
+	unsigned silent; /* the last round in which its owner did not answer */
 	_Atomic bool gone; /* the program has no more of it, which the owner does not know yet; set under the lock of blocks.h */
 	struct import *next;
 };
@@ -45,11 +47,20 @@ static struct peer_request about(const struct import *i, enum peer_asks ask)
 	return (struct peer_request){.ask = ask, .id = i->id, .secret = i->secret};
 }
 
+/* It no longer waits to count here: it does, or is no more. */
+static void waits_no_more(struct import *i)
+{
+	if (i->row >= 0)
+		container_import_end(session.container, i->row, i->block->device->index, i->block->size);
+	i->row = -1;
+}
+
 /* Of those that are gone. */
 static void take_off(struct import *i)
 {
 	struct import **p = &imports;
 
+	waits_no_more(i);
 	while (*p != i)
 		p = &(*p)->next;
 	*p = i->next;
@@ -77,8 +88,8 @@ static CUmemHandle fetch(const struct import *i, unsigned chunk, bool wanted, st
 	*when = SHARED_NOW;
 	memset(a, 0, sizeof *a);
 	if (!peer_exchange(i->pid, q, a, &fd)) {
-		bool silent = errno == ETIMEDOUT || errno == EAGAIN;
-		bool dead = errno == ECONNREFUSED || process_dead(i->owner);
+		bool refused = errno == ECONNREFUSED, silent = refused || errno == ETIMEDOUT || errno == EAGAIN;
+		bool dead = process_dead(i->owner) || (refused && peer_replaced(i->pid));
 		*when = silent && !dead ? SHARED_SILENT : SHARED_NOW; /* it may be busy with another's */
 		*r = dead ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_FOUND;
 		return 0;
@@ -173,6 +184,26 @@ static void give_up(struct import *i)
 	atomic_fetch_add(&gone, 1);
 }
 
+/* Writes down that it counts here when its owner no longer pays; false if that is so already, and it may be given to others. */
+static bool write_down(struct import *i, CUresult *r)
+{
+	i->row = container_import(session.container, atomic_load(&session.process), i->owner, i->block->device->index, i->block->size);
+	if (i->row >= 0)
+		return true;
+	log_error("memory of process %d is not opened: that process has ended, or the container has no row left to count it in", (int)i->pid);
+	free(i->block->chunk);
+	free(i->block);
+	*r = CUDA_ERROR_INVALID_HANDLE;
+	return false;
+}
+
+static uint64_t owner_word(pid_t pid)
+{
+	uint64_t word = container_word(session.container, pid);
+
+	return word ? word : process_word(pid);
+}
+
 static struct import *make(const struct shared_name *n, CUresult *r, enum shared_when *when)
 {
 	struct import *i = calloc(1, sizeof *i);
@@ -182,10 +213,10 @@ static struct import *make(const struct shared_name *n, CUresult *r, enum shared
 	*r = CUDA_ERROR_OUT_OF_MEMORY;
 	if (!i)
 		return NULL;
-	*i = (struct import){.id = n->id, .secret = n->secret, .pid = (pid_t)n->pid, .owner = process_word((pid_t)n->pid)};
+	*i = (struct import){.id = n->id, .secret = n->secret, .pid = (pid_t)n->pid, .owner = owner_word((pid_t)n->pid), .row = -1};
 	first = fetch(i, 0, true, &a, r, when);
 	i->block = first ? describe(&a, n->program, r) : NULL;
-	if (!i->block) {
+	if (!i->block || !write_down(i, r)) {
 		if (first)
 			real_cuMemRelease(first);
 		if (a.says == PEER_DONE || a.says == PEER_REFUSED) /* its owner may have written us down */
@@ -424,28 +455,49 @@ static bool settle_gone(struct import *i)
 static void adopt_orphan(struct import *i)
 {
 	container_charge(session.container, atomic_load(&session.process), i->block->device->index, i->block->size, UINT64_MAX);
+	waits_no_more(i);
 	atomic_fetch_add(&i->block->device->unseen, i->block->size); /* the driver counts it where it was made */
 	i->orphan = true;
 	atomic_fetch_add(&orphans, 1);
 }
 
-static void look(bool owners)
+/* What lost its owner: nobody is asked for that, so nobody can keep it waiting. */
+static void adopt_orphans(void)
 {
-	uint64_t alive = 0; /* many are of one owner */
+	int paid = -1; /* many are of one owner */
 
-	pthread_mutex_lock(&lock);
+	for (struct import *i = imports; i; i = i->next) {
+		if (i->row < 0 || i->row == paid || i->gone || i->away)
+			continue;
+		if (container_import_left(session.container, i->row))
+			adopt_orphan(i);
+		else
+			paid = i->row;
+	}
+}
+
+/* Tells the owners of what is gone. One that does not answer is asked once, and not for each that it has. */
+static void settle_all_gone(void)
+{
+	static unsigned round;
+
+	round++;
 	for (struct import *i = imports, *next; i; i = next) {
 		next = i->next;
-		if (i->gone) {
-			if (!settle_gone(i))
-				break;
-		} else if (owners && !i->away && !i->orphan && !i->lost && i->owner != alive) {
-			if (process_dead(i->owner))
-				adopt_orphan(i);
-			else
-				alive = i->owner;
-		}
+		if (!i->gone || i->silent == round || settle_gone(i))
+			continue;
+		for (struct import *k = next; k; k = k->next)
+			if (k->pid == i->pid)
+				k->silent = round;
 	}
+}
+
+static void look(bool owners)
+{
+	pthread_mutex_lock(&lock);
+	if (owners)
+		adopt_orphans();
+	settle_all_gone();
 	pthread_mutex_unlock(&lock);
 }
 
@@ -519,6 +571,7 @@ static void lost(struct import *i)
 	log_error("%llu MiB of process %d are lost: it ended, or denies them, while they were off the card", (unsigned long long)(i->block->size / MiB), (int)i->pid);
 	i->away = false;
 	i->lost = true;
+	waits_no_more(i);
 	atomic_fetch_sub(&away, 1);
 }
 

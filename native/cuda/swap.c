@@ -513,15 +513,17 @@ void swap_prepare(uint64_t bytes, struct swap_result *r)
 	pthread_mutex_unlock(&order);
 }
 
-void swap_pause(void)
+void swap_pause(CUcontext ends)
 {
 	pthread_mutex_lock(&order);
 	pthread_mutex_lock(&leaving);
 	pthread_mutex_lock(&sharing);
+	settle_pause(ends, now_ns() + swap_quiet_ns);
 }
 
 void swap_resume(void)
 {
+	settle_resume();
 	pthread_mutex_unlock(&sharing);
 	pthread_mutex_unlock(&leaving);
 	pthread_mutex_unlock(&order);

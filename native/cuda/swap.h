@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include "driver_types.h"
 #include "memory_calls.h"
 
 extern _Atomic int64_t swap_quiet_ns; /* how long calls into the driver may take to end; those who share memory have a sixth more to answer */
@@ -27,8 +28,8 @@ bool swap_is_out(void);
 /* Something of ours, or of another process's that is mapped here, is not on the card. */
 bool swap_is_away(void);
 bool swap_is_busy(void);
-/* Between the two nothing moves: a context ends, and what moves would be copied in it. */
-void swap_pause(void);
+/* Between the two nothing moves, nor does anybody wait for it: that context ends, and what moves would be copied in it. */
+void swap_pause(CUcontext ends);
 void swap_resume(void);
 void swap_fork_child(void);
 

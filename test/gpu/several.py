@@ -1,19 +1,46 @@
 """The section several of test/gpu/run: containers of several processes are moved together, or not at all."""
-import concurrent.futures, glob, json, os, signal, subprocess
+import concurrent.futures, glob, json, os, signal, subprocess, time
 
 GIB = 1 << 30
 
 
+def hold_all(c, pids):
+    """As the agent does (internal/agent/backend/gpushare/hold.go): all wait, and those with nothing in flight let one call
+    through at a time, until a round without steps finds nothing in flight anywhere. None, or what went wrong."""
+    if len(pids) < 2:
+        return None
+    end, step = time.time() + 30, False
+    with concurrent.futures.ThreadPoolExecutor(len(pids)) as lanes:
+        while time.time() < end:
+            request = ("hold", "step") if step else ("hold",)
+            answers = list(lanes.map(lambda pid: c.ask(*request, pid=pid), pids))
+            bad = [a for a in answers if not a.get("ok")]
+            if bad:
+                return bad[0]
+            if not step and all(a["settled"] for a in answers):
+                return None
+            step = not step
+    return {"ok": False, "reason": "what they have in flight does not end"}
+
+
 def ask_all(t, c, word):
-    """As the agent does: first how they are, and nothing moves if one says that it cannot."""
+    """As the agent does: first how they are, and nothing moves if one says that it cannot; then all are held, and move one after
+    the other. If that fails all come back."""
     pids = [os.path.basename(s)[:-5] for s in sorted(glob.glob(f"{c.dir}/run/control/*.sock"))]
     answers = {pid: a for pid in pids if (a := c.ask("stats", pid=pid)).get("ok")}
     stays = [a["immovable"] for a in answers.values() if a.get("immovable")]
     if word == "out" and stays:
         return {"ok": False, "reason": stays[0], "processes": len(answers)}
-    moved = [c.ask(word, pid=pid) for pid in answers]
-    bad = [m for m in moved if not m.get("ok")]
-    return bad[0] if bad else {"ok": True, "bytes": sum(m.get("bytes", 0) for m in moved), "processes": len(moved)}
+    bad = hold_all(c, list(answers)) if word == "out" else None
+    moved = []
+    for pid in answers:
+        if not bad:
+            moved.append(c.ask(word, pid=pid))
+            bad = None if moved[-1].get("ok") else moved[-1]
+    if bad and word == "out":
+        for pid in answers:
+            c.ask("in", pid=pid)
+    return bad or {"ok": True, "bytes": sum(m.get("bytes", 0) for m in moved), "processes": len(moved)}
 
 
 def begin(t, name, kind, container):

@@ -1,6 +1,7 @@
 /* Contexts that end while memory is off the card, while it moves, and while others have it, against the tests' driver. */
 #include "processes.h"
 #include "../blocks.h"
+#include "../hold.h"
 
 static CUcontext second_context(void)
 {
@@ -76,6 +77,7 @@ static void all_of_it_may_go_while_it_is_out(void)
 }
 
 static _Atomic bool moving;
+static _Atomic int rounds;
 static void *make_and_end(void *arg)
 {
 	CUdeviceptr p;
@@ -86,6 +88,7 @@ static void *make_and_end(void *arg)
 		EQUAL(cuMemAlloc_v2(&p, 4 * MiB), 0);
 		EQUAL(cuMemsetD32Async(p, 9, MiB, NULL), 0);
 		EQUAL(cuCtxDestroy_v2(c), 0);
+		atomic_fetch_add(&rounds, 1);
 	}
 	return NULL;
 }
@@ -105,6 +108,42 @@ static void one_may_end_while_memory_moves(void)
 	atomic_store(&moving, false);
 	EQUAL(pthread_join(t, NULL), 0);
 	CHECK(filled(mine, 20 * MiB, 3));
+	EQUAL(held() + CONTEXT, stub_card_used(0));
+}
+
+/* A hold looks what is in flight, and gives up after a while; its thread waits on. */
+static void one_may_end_while_it_is_waited_for(void)
+{
+	static struct stub_kernel slow = {.ns = 700 * MS};
+	CUcontext second;
+	CUdeviceptr p;
+
+	begin_swap();
+	second = second_context();
+	EQUAL(cuMemAlloc_v2(&p, 4 * MiB), 0);
+	EQUAL(launch(&slow), 0);
+	CHECK(!hold_begin(false));
+	end_context(second);
+	UNTIL(hold_begin(false));
+	hold_end();
+	out_and_in();
+}
+
+static void one_may_end_while_calls_are_held(void)
+{
+	pthread_t t;
+
+	begin_swap();
+	atomic_store(&moving, true);
+	EQUAL(pthread_create(&t, NULL, make_and_end, NULL), 0);
+	for (int i = 0; atomic_load(&rounds) < 50; i++) {
+		hold_begin(i % 4 == 3);
+		if (i % 2)
+			hold_end();
+	}
+	hold_end();
+	atomic_store(&moving, false);
+	EQUAL(pthread_join(t, NULL), 0);
 	EQUAL(held() + CONTEXT, stub_card_used(0));
 }
 
@@ -181,6 +220,6 @@ static void what_is_opened_in_two_contexts_outlives_the_first(void)
 	OK(b, DO_FREE, p);
 }
 
-MAIN(T(one_may_end_while_its_memory_is_out), T(all_of_it_may_go_while_it_is_out), T(one_may_end_while_memory_moves),
+MAIN(T(one_may_end_while_its_memory_is_out), T(all_of_it_may_go_while_it_is_out), T(one_may_end_while_memory_moves), T(one_may_end_while_it_is_waited_for), T(one_may_end_while_calls_are_held),
 	T(what_another_has_outlives_one_of_two_contexts), T(what_another_has_outlives_the_last_context),
 	T(one_may_end_while_another_has_its_memory_that_is_out), T(what_is_opened_in_two_contexts_outlives_the_first))

@@ -8,6 +8,14 @@ static void killed(struct process p)
 	CHECK(kill(p.pid, SIGKILL) == 0 && waitpid(p.pid, NULL, 0) == p.pid);
 }
 
+/* It is not about to: it does nothing more. */
+static void stopped(struct process p)
+{
+	int status;
+
+	CHECK(kill(p.pid, SIGSTOP) == 0 && waitpid(p.pid, &status, WUNTRACED) == p.pid && WIFSTOPPED(status));
+}
+
 static void one_that_has_it_may_end(void)
 {
 	CUdeviceptr p;
@@ -48,7 +56,8 @@ static void its_owner_may_end(void)
 	q = open_in(b, name(a, alloc(a, 16 * MiB)));
 	TELL(b, DO_FILL, q, 16 * MiB, 8);
 	killed(a);
-	UNTIL(TELL(b, DO_USED).a == CONTEXT + 16 * MiB); /* it counts here now */
+	EQUAL(counted(b), CONTEXT + 16 * MiB); /* it counts here now, */
+	UNTIL(TELL(b, DO_USED).c == 16 * MiB); /* and as its own when it has looked */
 	CHECK(TELL(b, DO_FILLED, q, 16 * MiB, 8).c);
 	w = TELL(b, DO_AGENT_OUT);
 	CHECK(w.c && strstr(w.text, "has ended")); /* nobody else can say who has it */
@@ -56,6 +65,95 @@ static void its_owner_may_end(void)
 	UNTIL(TELL(b, DO_USED).a == CONTEXT && card(b) == CONTEXT);
 	OK(b, DO_AGENT_OUT);
 	OK(b, DO_IN);
+}
+
+/* Nor when who has it is stopped, and cannot look. */
+static void what_its_owner_left_counts_before_the_other_looks(void)
+{
+	struct process c;
+	CUdeviceptr q;
+
+	begin_two();
+	c = start(check_root);
+	q = open_in(b, name(a, alloc(a, 200 * MiB)));
+	stopped(b);
+	killed(a);
+	EQUAL(TELL(c, DO_ALLOC, 250 * MiB).c, CUDA_ERROR_OUT_OF_MEMORY);
+	EQUAL(counted(c), 2 * CONTEXT + 200 * MiB);
+	CHECK(kill(b.pid, SIGCONT) == 0);
+	UNTIL(TELL(b, DO_USED).c == 200 * MiB);
+	EQUAL(counted(c), 2 * CONTEXT + 200 * MiB);
+	OK(b, DO_CLOSE, q);
+	UNTIL(counted(c) == 2 * CONTEXT);
+	alloc(c, 300 * MiB);
+}
+
+/* Its owner goes on as another program under the library, with its pid and its start time. */
+static void what_its_owner_had_before_it_became_another_counts(void)
+{
+	CUdeviceptr q[2];
+
+	begin_two();
+	q[0] = open_in(b, name(a, alloc(a, 200 * MiB)));
+	begin_order(a, (struct word){DO_EXEC_SELF});
+	EQUAL(TELL(a, DO_ALLOC, 250 * MiB).c, CUDA_ERROR_OUT_OF_MEMORY);
+	EQUAL(counted(a), 2 * CONTEXT + 200 * MiB);
+	q[1] = open_in(b, name(a, alloc(a, 100 * MiB)));
+	EQUAL(counted(a), 2 * CONTEXT + 300 * MiB); /* this one its owner pays for */
+	UNTIL(TELL(b, DO_USED).c == 200 * MiB);
+	begin_order(a, (struct word){DO_EXEC_SELF});
+	EQUAL(TELL(a, DO_ALLOC, 100 * MiB).c, CUDA_ERROR_OUT_OF_MEMORY);
+	UNTIL(TELL(b, DO_USED).c == 300 * MiB);
+	CHECK(strstr(TELL(b, DO_STATE).text, "has ended"));
+	OK(b, DO_CLOSE, q[0]);
+	OK(b, DO_CLOSE, q[1]);
+	UNTIL(counted(a) == 2 * CONTEXT);
+	alloc(a, 300 * MiB);
+}
+
+/* The same by the driver's own handle, where nothing can be swapped. */
+static void what_was_given_by_the_driver_counts_after_its_owner(void)
+{
+	struct process c;
+	CUdeviceptr q[2];
+
+	check_limits("", LIMITS_512);
+	a = start(check_root);
+	b = start(check_root);
+	c = start(check_root);
+	q[0] = open_in(b, name(a, alloc(a, 100 * MiB)));
+	EQUAL(counted(c), 3 * CONTEXT + 100 * MiB);
+	begin_order(a, (struct word){DO_EXEC_SELF});
+	q[1] = open_in(b, name(a, alloc(a, 100 * MiB)));
+	EQUAL(counted(c), 3 * CONTEXT + 200 * MiB);
+	stopped(b);
+	killed(a);
+	EQUAL(TELL(c, DO_ALLOC, 200 * MiB).c, CUDA_ERROR_OUT_OF_MEMORY);
+	EQUAL(counted(c), 2 * CONTEXT + 200 * MiB);
+	CHECK(kill(b.pid, SIGCONT) == 0);
+	for (int i = 0; i < 2; i++)
+		OK(b, DO_CLOSE, q[i]);
+	EQUAL(counted(c), 2 * CONTEXT);
+	alloc(c, 300 * MiB);
+}
+
+/* One owner that does not answer keeps nobody from seeing that another has ended. */
+static void one_owner_that_hangs_hides_no_other(void)
+{
+	CUdeviceptr q;
+	struct process c;
+
+	begin_two();
+	c = start(check_root);
+	open_in(b, name(c, alloc(c, 100 * MiB)));
+	q = open_in(b, name(a, alloc(a, 16 * MiB)));
+	stopped(a);
+	OK(b, DO_CLOSE, q);
+	killed(c);
+	UNTIL(TELL(b, DO_USED).c == 100 * MiB);
+	CHECK(kill(a.pid, SIGCONT) == 0);
+	OK(a, DO_OUT); /* it is told in time that nobody has it, or hears so when it asks */
+	EQUAL(card(a), 2 * CONTEXT + 100 * MiB);
 }
 
 /* What its owner shared is on the card still, and nobody gets it a second time before it counts where it is. */
@@ -107,7 +205,7 @@ static void one_that_hangs_is_named_and_nothing_moves(void)
 	q = open_in(b, name(a, p));
 	r = open_in(c, name(a, p));
 	OK(a, DO_QUIET, 1000 * MS);
-	CHECK(kill(b.pid, SIGSTOP) == 0);
+	stopped(b);
 	w = TELL(a, DO_OUT);
 	snprintf(says, sizeof says, "process %d, which", (int)b.pid);
 	CHECK(w.c && strstr(w.text, says) && strstr(w.text, "does not answer"));
@@ -210,6 +308,51 @@ static void one_that_has_it_may_become_another_user_of_the_library(void)
 	EQUAL(card(a), 2 * CONTEXT + 2 * MiB);
 }
 
+/* It cannot be asked, and has the memory still. One more may find the thread that waits for it at the old socket. */
+static void one_that_closed_its_descriptors_is_named_and_nothing_moves(void)
+{
+	struct word w = {0};
+	CUdeviceptr p, q;
+
+	begin_two();
+	p = alloc(a, 16 * MiB);
+	q = open_in(b, name(a, p));
+	TELL(b, DO_CLOSE_SOCKETS);
+	for (int i = 0; i < 3 && !w.c; i++) {
+		w = TELL(a, DO_OUT);
+		OK(a, DO_IN);
+		back(b);
+	}
+	CHECK(w.c && strstr(w.text, "has closed the socket"));
+	TELL(a, DO_FILL, p, 16 * MiB, 3);
+	CHECK(TELL(b, DO_FILLED, q, 16 * MiB, 3).c); /* the same memory still */
+	killed(b);
+	OK(a, DO_OUT);
+	EQUAL(card(a), CONTEXT);
+}
+
+/* The same of its owner, which has it: nothing is lost, and the other waits. */
+static void what_its_owner_cannot_be_asked_for_is_not_lost(void)
+{
+	struct word w = {0};
+	CUdeviceptr q;
+
+	begin_two();
+	q = open_in(b, name(a, alloc(a, 16 * MiB)));
+	TELL(b, DO_FILL, q, 16 * MiB, 3);
+	TELL(a, DO_CLOSE_SOCKETS);
+	for (int i = 0; i < 3 && !w.b; i++) {
+		OK(a, DO_OUT);
+		OK(a, DO_IN); /* the others have a second */
+		w = TELL(b, DO_STATE);
+	}
+	CHECK(w.b);
+	killed(a);
+	back(b); /* now it is */
+	OK(b, DO_CLOSE, q);
+	EQUAL(counted(b), CONTEXT);
+}
+
 static void its_owner_may_become_another_program(void)
 {
 	CUdeviceptr p, q;
@@ -284,6 +427,49 @@ static void users_of_a_container_share_memory(void)
 	OK(b, DO_CLOSE, q);
 	OK(a, DO_FREE, p);
 	EQUAL(card(a), 2 * CONTEXT);
+}
+
+/* Another user of the container puts links where the first program of root makes what all use. */
+static void no_link_is_followed(void)
+{
+	static const char *const names[] = {"control", "peers"};
+	char victim[300], path[400];
+	struct stat is;
+
+	snprintf(victim, sizeof victim, "%s/victim", check_root);
+	CHECK(mkdir(victim, 0755) == 0 && chmod(victim, 0755) == 0);
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof path, "%s/run/elastic-gpu/%s", check_root, names[i]);
+		CHECK(symlink(victim, path) == 0);
+	}
+	check_limits("swap on\n", LIMITS_512);
+	a = start(check_root);
+	EQUAL(TELL(a, DO_NAME, alloc(a, 4 * MiB)).c, CUDA_ERROR_NOT_SUPPORTED); /* it says so, and has its memory */
+	stop(a);
+	CHECK(stat(victim, &is) == 0);
+	EQUAL(is.st_mode & 07777, 0755);
+	CHECK(rmdir(victim) == 0); /* nothing was put there */
+}
+
+/* The same, between one step and the next. */
+static void a_folder_that_is_replaced_is_not_looked_up_again(void)
+{
+	char was[300], path[300], name[400];
+	struct stat is;
+	int folder, fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	snprintf(path, sizeof path, "%s/folder", check_root);
+	snprintf(was, sizeof was, "%s/was", check_root);
+	umask(077);
+	folder = shared_folder(path);
+	CHECK(fd >= 0 && folder >= 0 && stat(path, &is) == 0);
+	EQUAL(is.st_mode & 07777, 0777);
+	CHECK(rename(path, was) == 0 && symlink("/", path) == 0);
+	CHECK(shared_socket(fd, folder, "name", true));
+	snprintf(name, sizeof name, "%s/name", was);
+	CHECK(lstat(name, &is) == 0 && S_ISSOCK(is.st_mode));
+	EQUAL(is.st_mode & 07777, 0666);
+	CHECK(shared_folder(path) < 0);
 }
 
 /* ---- forged ---- */
@@ -451,8 +637,10 @@ static void what_a_process_answers_cannot_break_the_asker(void)
 	peer_unlisten();
 }
 
-MAIN(T(one_that_has_it_may_end), T(its_owner_may_end), T(what_its_owner_left_is_not_given_again), T(its_owner_may_end_while_it_is_away),
+MAIN(T(one_that_has_it_may_end), T(its_owner_may_end), T(what_its_owner_left_is_not_given_again), T(what_its_owner_left_counts_before_the_other_looks),
+	T(what_its_owner_had_before_it_became_another_counts), T(what_was_given_by_the_driver_counts_after_its_owner), T(one_owner_that_hangs_hides_no_other), T(its_owner_may_end_while_it_is_away),
 	T(one_that_hangs_is_named_and_nothing_moves), T(one_that_cannot_is_named), T(a_context_takes_what_was_opened_in_it_along),
-	T(a_forked_child_has_nothing_of_it), T(users_of_a_container_share_memory), T(what_is_said_to_a_process_cannot_break_it),
+	T(a_forked_child_has_nothing_of_it), T(users_of_a_container_share_memory), T(no_link_is_followed), T(a_folder_that_is_replaced_is_not_looked_up_again), T(what_is_said_to_a_process_cannot_break_it),
 	T(what_a_process_answers_cannot_break_the_asker), T(what_is_there_in_part_leaves_again),
+	T(one_that_closed_its_descriptors_is_named_and_nothing_moves), T(what_its_owner_cannot_be_asked_for_is_not_lost),
 	T(one_that_has_it_may_become_another_program), T(one_that_has_it_may_become_another_user_of_the_library), T(its_owner_may_become_another_program))

@@ -1,4 +1,5 @@
 /* Processes whose kernels wait for each other go out and come back, against the tests' driver. */
+#include "../hold.h"
 #include "processes.h"
 
 #define SETTLED "\"settled\":true"
@@ -114,4 +115,33 @@ static void a_hold_ends(void)
 	alloc(a, 4 * MiB);
 }
 
-MAIN(T(they_are_held_until_none_waits_for_another), T(one_that_is_ahead_is_caught_up_with), T(one_that_waits_for_another_is_refused), T(a_hold_ends))
+static _Atomic bool gone_on;
+static void *touch(void *arg)
+{
+	EQUAL(real_cuCtxSetCurrent(ctx), 0);
+	EQUAL(cuMemsetD32Async(*(CUdeviceptr *)arg, 1, 4, NULL), 0);
+	atomic_store(&gone_on, true);
+	return NULL;
+}
+
+/* A step of a hold lets no call through that waits for another reason, too, such as memory of another process that is away. */
+static void a_step_lets_no_call_past_another_reason(void)
+{
+	CUdeviceptr p;
+	pthread_t t;
+
+	begin_swap();
+	EQUAL(cuMemAlloc_v2(&p, 4 * MiB), 0);
+	CHECK(hold_begin(false));
+	CHECK(memory_calls_hold(now_ns() + 60000 * MS));
+	EQUAL(pthread_create(&t, NULL, touch, &p), 0);
+	UNTIL(atomic_load(&memory_calls.waiting) == 1);
+	memory_calls_pass_one(200 * MS);
+	CHECK(!atomic_load(&gone_on) && atomic_load(&memory_calls.waiting) == 1);
+	memory_calls_release();
+	UNTIL((hold_begin(true), atomic_load(&gone_on)));
+	hold_end();
+	EQUAL(pthread_join(t, NULL), 0);
+}
+
+MAIN(T(a_step_lets_no_call_past_another_reason), T(they_are_held_until_none_waits_for_another), T(one_that_is_ahead_is_caught_up_with), T(one_that_waits_for_another_is_refused), T(a_hold_ends))

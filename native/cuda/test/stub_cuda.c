@@ -18,7 +18,7 @@ struct work { void (*body)(void **params); uint64_t args[4]; };
 struct graph { int64_t ns; int nodes; uint64_t bytes; int works, objects; struct work work[64]; struct user_object *object[64]; };
 struct stream { _Atomic int64_t done; int capturing; struct graph *graph; struct context *ctx; };
 struct event { _Atomic int64_t done; };
-struct context { CUdevice dev; _Atomic int refs; _Atomic int ended; struct stream legacy; _Atomic int64_t done; _Atomic(struct stub_kernel *) meets; _Atomic int meets_for; };
+struct context { CUdevice dev; _Atomic int refs; _Atomic int ended; struct stream legacy; _Atomic int64_t done; _Atomic(struct stub_kernel *) meets; _Atomic int meets_for, waits; };
 
 static int stub_take(int dev, uint64_t bytes);
 static void stub_give(int dev, uint64_t bytes);
@@ -129,11 +129,21 @@ API CUresult cuCtxCreate(CUcontext *ctx, unsigned flags, CUdevice dev) { return 
 API CUresult cuCtxCreate_v3(CUcontext *ctx, void *a, int n, unsigned flags, CUdevice dev) { (void)a, (void)n; return cuCtxCreate_v2(ctx, flags, dev); }
 API CUresult cuCtxCreate_v4(CUcontext *ctx, void *p, unsigned flags, CUdevice dev) { (void)p; return cuCtxCreate_v2(ctx, flags, dev); }
 
+/* No other call may use a context while it ends. */
+static void nobody_waits(struct context *c)
+{
+	if (atomic_load(&c->waits)) {
+		fprintf(stderr, "a context ends while it is waited for\n");
+		abort();
+	}
+}
+
 API CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
 	struct context *c = ctx;
 	if (!c || (c >= primaries && c < primaries + 4) || ended(c))
 		return CUDA_ERROR_INVALID_CONTEXT;
+	nobody_waits(c);
 	stub_free_context(c);
 	stub_give(c->dev, stub_context_bytes());
 	for (int i = 0; i < depth; i++)
@@ -168,6 +178,7 @@ static CUresult primary_drop(CUdevice dev, int all)
 		atomic_store(&c->refs, 0);
 	else if (atomic_fetch_sub(&c->refs, 1) > 1)
 		return CUDA_SUCCESS;
+	nobody_waits(c);
 	stub_free_context(c);
 	stub_give(dev, stub_context_bytes());
 	return CUDA_SUCCESS;
@@ -258,8 +269,10 @@ API CUresult cuCtxSynchronize(void)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (ended(stub_current()))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	atomic_fetch_add(&stub_current()->waits, 1);
 	until(atomic_load(&stub_current()->done));
 	until_met(atomic_load(&stub_current()->meets), atomic_load(&stub_current()->meets_for));
+	atomic_fetch_sub(&stub_current()->waits, 1);
 	return CUDA_SUCCESS;
 }
 API CUresult cuEventCreate(CUevent *e, unsigned flags) { (void)flags; *e = calloc(1, sizeof(struct event)); return CUDA_SUCCESS; }

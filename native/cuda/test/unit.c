@@ -103,6 +103,50 @@ static void a_killed_process_gives_back(void)
 	CHECK(waitpid(pid, NULL, 0) == pid);
 }
 
+static uint64_t word_of(struct container_file *r, int row) { return atomic_load(&r->process[row].owner); }
+
+/* What others have of a process counts once, in its row or in theirs. */
+static void imports_count_when_the_other_row_is_cleared(void)
+{
+	struct container_file *r = container_here();
+	int p = container_join(r), row, more, ready[2];
+	uint64_t other, another;
+	pid_t pid;
+
+	CHECK(pipe(ready) == 0);
+	CHILD(pid, {
+		int q = container_join(r);
+		uint64_t me = word_of(r, q);
+		CHECK(container_charge(r, q, 0, 60, 100) && write(ready[1], &me, sizeof me) == (ssize_t)sizeof me);
+		pause();
+	});
+	CHECK(read(ready[0], &other, sizeof other) == (ssize_t)sizeof other);
+	EQUAL(container_word(r, pid), other);
+	row = container_import(r, p, other, 0, 30);
+	CHECK(row >= LOW_PROCESSES && container_import(r, p, other, 1, 5) == row);
+	EQUAL(container_used(r, 0), 60);
+	CHECK(!container_import_left(r, row));
+	CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
+	CHECK(container_import_left(r, row));
+	CHECK(!container_charge(r, p, 0, 71, 100)); /* this clears the dead one's row */
+	EQUAL(container_used(r, 0), 30);
+	EQUAL(container_used(r, 1), 5);
+	EQUAL(container_import(r, p, other, 0, 9), -1); /* what it had may be another's by now */
+	EQUAL(container_used(r, 0), 30);
+	container_import_end(r, row, 0, 30);
+	CHECK(word_of(r, row));
+	container_import_end(r, row, 1, 5);
+	EQUAL(word_of(r, row), 0);
+	/* this process is one that became another: what it has of others is no more, what others have of it counts */
+	another = word_of(r, p);
+	more = container_import(r, p, another, 0, 8);
+	CHECK(more >= 0);
+	atomic_store(&r->process[more].owner, (uint64_t)getppid() | WAITING); /* as if another had it */
+	container_forget_own(r);
+	EQUAL(word_of(r, p), 0);
+	EQUAL(container_used(r, 0), 8);
+}
+
 static void a_pid_used_again_is_another_process(void)
 {
 	struct container_file *r = container_here();
@@ -111,7 +155,7 @@ static void a_pid_used_again_is_another_process(void)
 	atomic_store(&r->process[7].owner, other_start); /* our pid, started at another time */
 	atomic_store(&r->process[7].held[0], 50);
 	EQUAL(container_used(r, 0), 50);
-	UNTIL(container_reap(r) == 1);
+	EQUAL(container_reap(r), 1); /* at once: nobody waits for it */
 	EQUAL(container_used(r, 0), 0);
 }
 
@@ -316,5 +360,5 @@ static void making_way_takes_a_part_of_the_time(void)
 }
 
 MAIN(T(a_steady_rhythm_is_learnt), T(no_rhythm_is_none), T(a_window_is_short), T(making_way_takes_a_part_of_the_time), T(limits_are_read), T(limits_not_understood_are_refused), T(steps_are_short_when_they_are_waited_for), T(work_that_nobody_waits_for_is_no_step), T(a_card_not_named_grants_nothing), T(charges_stop_at_the_limit),
-	T(a_killed_process_gives_back), T(a_pid_used_again_is_another_process), T(racing_processes_never_pass_the_limit),
+	T(a_killed_process_gives_back), T(imports_count_when_the_other_row_is_cleared), T(a_pid_used_again_is_another_process), T(racing_processes_never_pass_the_limit),
 	T(what_fits_is_not_refused_because_others_try), T(another_version_is_refused), T(rows_of_the_dead_are_used_before_high_ones))
