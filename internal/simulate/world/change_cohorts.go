@@ -60,11 +60,15 @@ func setCohortWeight(_ *Cluster, co *admission.Cohort, text string) (err error) 
 
 // setParent puts a cohort below another one, or, with nothing, below none.
 func setParent(c *Cluster, co *admission.Cohort, parent string) error {
-	above := c.tree().Cohorts
+	above, seen := c.tree().Cohorts, map[string]bool{}
 	for at := parent; at != ""; at = above[at] {
-		if at == co.Name {
+		switch {
+		case at == co.Name:
 			return fmt.Errorf("cohort %s is %s, or above it", co.Name, parent)
+		case seen[at]:
+			return fmt.Errorf("the cohorts above %s are in a circle", parent)
 		}
+		seen[at] = true
 	}
 	co.Parent = parent
 	return nil

@@ -53,3 +53,17 @@ func TestSetCohortsThatAreOnlyNamed(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+// A cohort is put below no cohort that is below it, and below none of those that manifests have in a circle.
+func TestNoCohortIsAboveItself(t *testing.T) {
+	c := Pool([]Share{{"a", 1, 8}})
+	c.Cohorts = []admission.Cohort{{Name: "top"}, {Name: "left", Parent: "top"}, {Name: "one", Parent: "other"}, {Name: "other", Parent: "one"}}
+	for changes, want := range map[string]string{
+		"cohort/top.parent=left": "cohort top is left, or above it",
+		"cohort/top.parent=one":  "the cohorts above one are in a circle",
+	} {
+		if _, err := c.Set(changes); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", changes, err, want)
+		}
+	}
+}
