@@ -81,7 +81,7 @@ func (s *sight) backToSpot() Choice {
 	if left.Hours() <= start || f.stays {
 		return stay
 	}
-	by, saves := s.stopAfter(f, start)
+	by, saves := s.stopAfter(start)
 	move := f.goBack(chance, started, start, by, slack, left.Hours())
 	if saves > 0 && saves < left.Hours()-start && (s.j.Next == nil || saves <= s.j.Hold.Hours()) {
 		price := f.onDemand + f.delay
@@ -101,7 +101,7 @@ func (s *sight) backToSpot() Choice {
 
 // stopAfter is what a stop costs that is some hours ahead, and how many hours later it would cost least, as the job has just saved its
 // work, or is believed to have; 0: nobody knows.
-func (s *sight) stopAfter(f *forecast, start float64) (by stop, saves float64) {
+func (s *sight) stopAfter(start float64) (by stop, saves float64) {
 	ahead := time.Duration(start * float64(time.Hour)).Round(time.Second)
 	if !s.j.Reported {
 		since, wait := s.j.sinceSaved(s.j.Ran+ahead, margin)

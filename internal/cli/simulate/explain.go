@@ -92,13 +92,12 @@ func (in *inputs) explain(cmd *cobra.Command, name, at, set string) (*explanatio
 
 // secondOf the trace that is meant: a time from its start, with days or without, or a date.
 func secondOf(text string, cluster *world.Cluster) (int64, error) {
-	seconds := int64(0)
 	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"} {
 		if at, err := time.Parse(layout, text); err == nil {
-			if seconds = cluster.Second(at); seconds < 1 {
-				return 0, fmt.Errorf("--at %s: the trace begins later", text)
+			if seconds := cluster.Second(at); seconds >= 1 {
+				return seconds, nil
 			}
-			return seconds, nil
+			return 0, fmt.Errorf("--at %s: the trace begins later", text)
 		}
 	}
 	days, rest, dayed := strings.Cut(text, "d")
@@ -107,7 +106,8 @@ func secondOf(text string, cluster *world.Cluster) (int64, error) {
 	}
 	n, err1 := strconv.ParseInt(days, 10, 32)
 	after, err2 := time.ParseDuration(cmp.Or(rest, "0s"))
-	if seconds = n*86400 + int64(after/time.Second); err1 != nil || err2 != nil || seconds < 1 {
+	seconds := n*86400 + int64(after/time.Second)
+	if err1 != nil || err2 != nil || seconds < 1 {
 		return 0, fmt.Errorf("give --at: the time from the start of the trace, as 36h, 90m or 3d12h, or a date, as 2026-12-01T08:00")
 	}
 	return seconds, nil

@@ -145,7 +145,7 @@ func (c *Cluster) namesOf(kind string) []string {
 		}
 	case "localqueue":
 		for i := range c.LocalQueues {
-			names = append(names, c.LocalQueues[i].Key.String())
+			names = append(names, c.LocalQueues[i].String())
 		}
 	case "policy":
 		names = sortedKeys(c.Targets)

@@ -143,9 +143,10 @@ func TestFaultsAreOfNodes(t *testing.T) {
 		on := map[int]string{}
 		s := Settings{Until: 20_000, Faults: Faults{Every: 1000, Down: 1, Seed: 5, Spot: []Spot{{Every: 9000, Down: 1}}}}
 		s.Watch = func(m Moment) {
-			if m.What == Started {
+			switch m.What {
+			case Started:
 				on[m.Job] = m.Nodes[0].Node
-			} else if m.What == Evicted {
+			case Evicted:
 				out[on[m.Job]] = append(out[on[m.Job]], m.At)
 			}
 		}
