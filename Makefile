@@ -221,9 +221,9 @@ generate: ## Write the generated files again (CRDs, deep copies)
 
 # In this order: what says most in little time comes first. Of those with a + two run at a time: some mostly wait, others compile.
 # test-rights reads what the others did.
-PARTS = build verify lint test-unit test-tools test-native+test-sandbox+test-install+test-platforms test-e2e+test-web+test-clients+test-migration
-# What builds or starts much that is not Elastic's; each is a target of its own.
-SLOW_PARTS = test-sanitizers test-operators+test-prometheus test-images+test-node test-kueue-part test-rights
+PARTS = build verify lint test-tools test-native+test-unit+test-sandbox test-e2e+test-web+test-clients+test-migration
+# What takes minutes more, and builds or starts much that is not Elastic's; each is a target of its own.
+SLOW_PARTS = test-install+test-platforms test-sanitizers+test-e2e-long test-operators+test-prometheus test-images+test-node test-kueue-part test-rights
 AT_ONCE = $(foreach part,$(PARTS) $(SLOW_PARTS),$(if $(findstring +,$(part)),$(part)))
 
 # What this machine cannot run says why, also to tools/parts.sh, which prints it beside the part; in CI it fails for that.
@@ -240,7 +240,7 @@ test-all: ## Run the same and the slow parts, as CI does: sanitizers, operators,
 # Each in a make of its own, since what is compiled otherwise depends on the goal.
 .PHONY: $(AT_ONCE)
 $(AT_ONCE): build
-	@$(if $(findstring test-e2e,$@),rm -rf $(USES))
+	@$(if $(filter test-e2e+%,$@),rm -rf $(USES))
 	@$(MAKE) -j2 KEEP_USES=1 $(addprefix in-own-make/,$(subst +, ,$@))
 in-own-make/%:
 	@began=$$SECONDS; $(MAKE) --no-print-directory -j1 $*; echo "== $* took $$((SECONDS - began)) s"
@@ -309,11 +309,18 @@ USES = $(CURDIR)/bin/uses
 
 # Packages of tests that run at once, each with a cluster of its own: most of their time they wait for one. The longest come first.
 CLUSTERS ?= 4
+LONG_E2E = simulate multicluster outage upgrade
+APART_E2E = agent faults operators migration rights web clients
+E2E = ELASTIC_USES=$(USES) go test -count=1 -timeout 20m -p $(CLUSTERS)
 
 .PHONY: test-e2e
 test-e2e: build ## Run the programs against the sandbox
 	$(if $(KEEP_USES),,rm -rf $(USES))
-	ELASTIC_USES=$(USES) go test -count=1 -timeout 20m -p $(CLUSTERS) $(addprefix ./test/,queue cli multicluster simulate local jobs) $$(go list ./test/... | grep -v '/test/agent\|/test/faults\|/test/operators\|/test/migration\|/test/rights\|/test/web\|/test/clients')
+	$(E2E) $(addprefix ./test/,local queue cli jobs) $$(go list ./test/... | grep -v '$(subst $(space),\|,$(addprefix /test/,$(LONG_E2E) $(APART_E2E)))')
+
+.PHONY: test-e2e-long
+test-e2e-long: build ## Run the programs against several clusters, through outages and upgrades, and beside what the simulator says
+	$(E2E) $(addprefix ./test/,$(LONG_E2E))
 
 # Folder for images of the page's views; empty makes none.
 SHOTS ?=
