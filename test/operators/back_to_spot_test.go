@@ -37,17 +37,17 @@ func movesToSpot(t *testing.T) {
 	job.Spec.Template.Annotations[sandbox.RunFor] = "forever"
 	job.Labels["kueue.x-k8s.io/max-exec-time-seconds"] = "36000"
 	job.Annotations = map[string]string{
-		cloud.DeadlineAnnotation: time.Now().Add(40 * time.Hour).UTC().Format(time.RFC3339), cloud.CheckpointAnnotation: "10m",
+		cloud.DeadlineAnnotation: time.Now().Add(40 * time.Hour).UTC().Format(time.RFC3339), cloud.CheckpointAnnotation: "1h",
 	}
 	cluster.Make(t, job)
 	wl := cluster.WorkloadOf(t, job)
 	wait(t, wl, kueue.WorkloadPodsReady)
 	waitPods(t, ns, 2)
-	sandbox.Eventually(t, "its admission can be dated", func(ctx context.Context) error { // it has saved its work
+	sandbox.Eventually(t, "its admission can be dated", func(ctx context.Context) error { // it has just saved its work
 		if err := cluster.Get(ctx, client.ObjectKeyFromObject(wl), wl); err != nil {
 			return err
 		}
-		apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted).LastTransitionTime = metav1.NewTime(time.Now().Add(-2 * time.Hour))
+		apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted).LastTransitionTime = metav1.NewTime(time.Now().Add(-2*time.Hour - 4*time.Minute))
 		return cluster.Status().Update(ctx, wl)
 	})
 	change(t, ns, `{"spec":{"match":{"capacityType":null}}}`)
