@@ -223,7 +223,7 @@ generate: ## Write the generated files again (CRDs, deep copies)
 # test-rights reads what the others did.
 PARTS = build verify lint test-tools test-native+test-unit+test-sandbox test-e2e+test-web+test-clients+test-migration
 # What takes minutes more, and builds or starts much that is not Elastic's; each is a target of its own.
-SLOW_PARTS = test-install+test-platforms test-sanitizers+test-e2e-long test-operators+test-prometheus test-images+test-node test-kueue-part test-rights
+SLOW_PARTS = test-install+test-platforms test-sanitizers+test-e2e-long test-operators+test-prometheus+test-web-scale test-images+test-node test-kueue-part test-rights
 AT_ONCE = $(foreach part,$(PARTS) $(SLOW_PARTS),$(if $(findstring +,$(part)),$(part)))
 
 # What this machine cannot run says why, also to tools/parts.sh, which prints it beside the part; in CI it fails for that.
@@ -322,15 +322,23 @@ test-e2e: build ## Run the programs against the sandbox
 test-e2e-long: build ## Run the programs against several clusters, through outages and upgrades, and beside what the simulator says
 	$(E2E) $(addprefix ./test/,$(LONG_E2E))
 
+WITH_BROWSER = $(SKIP); browser=$$(web/possible.sh) || { skip "no browser: $$browser"; exit 0; }
+
 # Folder for images of the page's views; empty makes none.
 SHOTS ?=
 
 .PHONY: test-web
 test-web: build ## Build the page again and compare it, then look at each view in a real browser. Takes Node and Chromium, which are fetched on Debian as root
-	@$(SKIP); browser=$$(web/possible.sh) || { skip "no browser: $$browser"; exit 0; }; \
+	@$(WITH_BROWSER); \
 	$(MAKE) --no-print-directory build-page && \
 	{ diff -rq $(PAGE) internal/web/dist || { echo "the page is not what its source says: commit what 'make build-web' wrote"; exit 1; }; } && \
-	ELASTIC_BROWSER=$$browser ELASTIC_USES=$(USES) ELASTIC_SHOTS=$(if $(SHOTS),$(abspath $(SHOTS))) go test -count=1 -v ./test/web
+	ELASTIC_BROWSER=$$browser ELASTIC_USES=$(USES) ELASTIC_SHOTS=$(if $(SHOTS),$(abspath $(SHOTS))) go test -count=1 -v ./test/web -skip TestScale
+
+.PHONY: test-web-scale
+test-web-scale: build ## Look at the page of 5,000 nodes and 20,000 workloads in a real browser
+	@$(WITH_BROWSER); \
+	{ [ -d web/node_modules ] || (cd web && npm install --silent --no-audit); } && \
+	ELASTIC_BROWSER=$$browser ELASTIC_USES=$(USES) go test -count=1 -v ./test/web -run TestScale
 
 .PHONY: test-prometheus
 test-prometheus: build build-prometheus ## Let Prometheus scrape the queue, and the page ask it for the past
