@@ -230,7 +230,7 @@ AT_ONCE = $(foreach part,$(PARTS) $(SLOW_PARTS),$(if $(findstring +,$(part)),$(p
 SKIP = skip() { echo "$@ does not run here: $$1"; [ -z "$${ELASTIC_SKIPPED:-}" ] || echo "$$1" >>"$$ELASTIC_SKIPPED/$@"; }
 
 .PHONY: test
-test: ## Run the tests and checks: about 50 minutes on two cores the first time, with downloads and builds. Prints what each part took, and leaves nothing running or mounted
+test: ## Run the tests and checks: on two cores a quarter of an hour, and about 50 minutes the first time, with downloads and builds. Prints what each part took, and leaves nothing running or mounted
 	@tools/parts.sh $(PARTS)
 
 .PHONY: test-all

@@ -162,7 +162,7 @@ row="%-${widest}s %7s %10s  %s\n"
 } | sed 's/ *$//'
 if [ "$status" -ne 0 ]; then
   echo "${names[-1]} $ended" >&2
-elif [ -n "${notes[*]// /}" ]; then
+elif [ -n "$(printf %s "${notes[@]}")" ]; then
   echo "all checks passed that this machine can run"
 else
   echo "all checks passed"
