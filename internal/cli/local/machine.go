@@ -55,7 +55,7 @@ func programsNeeded() Need {
 	do := buildPrograms
 	sandbox, err := sibling("elastic-sandbox")
 	if err != nil {
-		return Need{What: err.Error(), Do: do}
+		return Need{What: absent("elastic-sandbox"), Do: do}
 	}
 	for _, name := range []string{"elastic-queue", "elastic-gpu-scheduler", "elastic-gpu-agent", "elastic-gpu-arbiter"} {
 		if _, err := sibling(name); err != nil {
@@ -79,7 +79,7 @@ func programsNeeded() Need {
 
 func cardsNeeded(ctx context.Context) Need {
 	if _, err := sibling("elastic-gpu-agent"); err != nil { // which asks the driver
-		return Need{What: err.Error(), Do: buildPrograms}
+		return Need{What: absent("elastic-gpu-agent"), Do: buildPrograms}
 	}
 	cards, err := FindCards(ctx)
 	if err != nil {

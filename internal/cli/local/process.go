@@ -66,10 +66,13 @@ func sibling(name string) (string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", fmt.Errorf("%s is neither beside this program nor on the PATH: %s", name, toGet(name, dir))
+		return "", fmt.Errorf("%s: %s", absent(name), toGet(name, dir))
 	}
 	return path, nil
 }
+
+// absent says that a program was not found.
+func absent(name string) string { return name + " is neither beside this program nor on the PATH" }
 
 // ownFolder is where this program lies, whatever link it was started by; empty where the system does not say.
 func ownFolder() string {
