@@ -243,9 +243,12 @@ func nextPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := &machines.NodeClaimList{}
-	if err := cluster.List(t.Context(), list, client.MatchingLabels{"elasticai.io/workload-uid": string(wl.UID)}); err != nil || len(list.Items) != 2 {
-		t.Fatalf("%d NodeClaims, %v", len(list.Items), err)
-	}
+	sandbox.Eventually(t, "it has the NodeClaims of one try", func(ctx context.Context) error { // which end after their machines
+		if err := cluster.List(ctx, list, client.MatchingLabels{"elasticai.io/workload-uid": string(wl.UID)}); err != nil || len(list.Items) != 2 {
+			return fmt.Errorf("it has %d, %w", len(list.Items), err)
+		}
+		return nil
+	})
 	if err := cluster.Delete(t.Context(), &list.Items[0]); err != nil {
 		t.Fatal(err)
 	}
