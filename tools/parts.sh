@@ -2,16 +2,18 @@
 # parts.sh PART... runs targets of the Makefile one after the other, prints what each took and the seconds that processors
 # worked for it (daemons that nobody waited for are not in them), ends what one of them left running, takes away what one left
 # mounted, and names folders that one left lying about. It stops at the first that fails, and at a Ctrl-C, TERM or HUP, which the
-# part gets at once. A part that this machine cannot run writes why into a file of its name in the folder ELASTIC_SKIPPED, and that
+# part gets at once. Lines that say what failed come once more at the end, where they are found. A part that this machine cannot run writes why into a file of its name in the folder ELASTIC_SKIPPED, and that
 # is printed at the end; with CI=true, where all can be run, it is a failure.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 # What a part starts has this in its environment, however it was started.
 mark=ELASTIC_PART=$$-$RANDOM
 began=$SECONDS status=0 names=() ended=failed took=() worked=() notes=() running='' signal=''
-skipped=$(mktemp -d)
+own=$(mktemp -d)
+skipped=$own/skipped said=$own/said
+mkdir "$skipped"
 export ELASTIC_SKIPPED=$skipped
-trap 'rm -rf "$skipped"' EXIT
+trap 'rm -rf "$own"' EXIT
 
 # A part has a process group of its own, so that a signal reaches all of it at once and nobody else; with a session of its own
 # that takes no terminal. Without setsid the terminal's Ctrl-C reaches it as it reaches this, and make passes on the others.
@@ -31,8 +33,12 @@ trap 'interrupt TERM 143' TERM
 # run PART runs it in the background, since bash takes no signal while it waits for what is in front. What bash starts there has INT
 # and QUIT switched off, which is taken back.
 run() {
-  local code ticks=0
-  (trap - INT QUIT && exec "${apart[@]}" env "$mark" "${MAKE:-make}" --no-print-directory $built "$1") &
+  local code ticks=0 copier= out=1 err=2
+  if [ ! -t 1 ]; then # a terminal stays one for the part
+    exec {out}> >(exec tee -i "$said")
+    copier=$! err=$out
+  fi
+  (trap - INT QUIT && exec "${apart[@]}" env "$mark" "${MAKE:-make}" --no-print-directory $built "$1") >&"$out" 2>&"$err" &
   running=$!
   [ -z "$signal" ] || pass_on "$signal"
   wait "$running" && code=0 || code=$?
@@ -42,7 +48,20 @@ run() {
     sleep 0.2
   done
   running=
+  if [ -n "$copier" ]; then
+    exec {out}>&-
+    for ((ticks = 0; ticks < 20; ticks++)); do # what the part left running may have its output open
+      kill -0 "$copier" 2>/dev/null || break
+      sleep 0.1
+    done
+  fi
   return "$code"
+}
+
+# failures prints the lines of the last part that say what failed: logs that follow them are long.
+failures() {
+  [ -s "$said" ] || return 0
+  awk '/^ *--- FAIL|^ *[^ :]+_test\.go:[0-9]+: |^panic: |^FAIL[[:space:]]|\*\*\* |WARNING: DATA RACE/ && ++n <= 40 {print "> " substr($0, 1, 300)}' "$said"
 }
 
 # skips PART prints what of it did not run here, and why.
@@ -161,6 +180,7 @@ row="%-${widest}s %7s %10s  %s\n"
   printf "$row" all $((SECONDS - began)) "$(spent)" ''
 } | sed 's/ *$//'
 if [ "$status" -ne 0 ]; then
+  [ "$ended" = interrupted ] || failures >&2
   echo "${names[-1]} $ended" >&2
 elif [ -n "$(printf %s "${notes[@]}")" ]; then
   echo "all checks passed that this machine can run"

@@ -11,7 +11,7 @@ end() {
 trap end EXIT
 mkdir "$dir/tools" "$dir/tmp" "$dir/mounted" && cp "$here/parts.sh" "$dir/tools"
 cat >"$dir/Makefile" <<'END'
-.PHONY: build good bad leaves folder mount slow skips both stubborn
+.PHONY: build good bad leaves folder mount slow skips both tests stubborn
 build good:
 	@echo "$@ built=$(BUILT)"
 bad:
@@ -24,6 +24,8 @@ mount:
 	@mount -t tmpfs elastic-parts mounted
 skips both:
 	@echo "no browser" >>"$$ELASTIC_SKIPPED/skips"
+tests:
+	@echo "--- FAIL: TestOne"; echo "    one_test.go:7: it is not"; seq 1000; exit 1
 stubborn:
 	@echo $$PPID >left; trap '' TERM; touch begun; while :; do sleep 0.1; done
 slow:
@@ -49,6 +51,9 @@ ended() {
 
 says 0 '^good built=1$' build good
 says 0 '^all +[0-9]+ +[0-9]+$' build good
+says 2 '^tests failed$' good tests
+[ "$(tail -4 out | head -2)" = "> --- FAIL: TestOne
+>     one_test.go:7: it is not" ] || { echo "it does not end with what failed"; tail out; exit 1; }
 says 2 '^bad failed$' bad good
 ! grep -q '^== good' out || { echo "it goes on after a part that failed"; exit 1; }
 says 1 'leaves left process [0-9]+ running' leaves
