@@ -10,8 +10,8 @@ import (
 )
 
 // AskAgain has a client send again what nothing is wrong with that seconds would not mend: the store was too late ("etcdserver: request timed
-// out"), or a webhook, as AskWebhooksAgain says. What the store was too late for may have been written all the same, so this is for
-// objects whose names are given.
+// out"), the API server itself, or a webhook, as AskWebhooksAgain says. What the first two were too late for may have been written all the
+// same, so this is for objects whose names are given.
 func AskAgain(config *rest.Config) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return askingAgain{RoundTripper: next, store: true} })
 }
@@ -24,7 +24,7 @@ func AskWebhooksAgain(config *rest.Config) {
 
 type askingAgain struct {
 	http.RoundTripper
-	store bool // what the store was too late for, too
+	store bool // what the store and the API server were too late for, too
 }
 
 func (a askingAgain) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -34,15 +34,18 @@ func (a askingAgain) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	why, err := io.ReadAll(response.Body)
 	_ = response.Body.Close()
+	if err != nil {
+		return nil, err
+	}
 	response.Body = io.NopCloser(bytes.NewReader(why))
 	has := func(words string) bool { return bytes.Contains(why, []byte(words)) }
 	switch webhook := has("failed calling webhook"); {
-	case a.store && has("etcdserver: "), webhook && has("context deadline exceeded"):
+	case a.store && (has("etcdserver: ") || has("request did not complete within requested timeout")), webhook && has("context deadline exceeded"):
 		response.Header.Set("Retry-After", "1")
 	case webhook && (has("connection refused") || has("connection reset by peer")):
 		response.Header.Set("Retry-After", "2") // until a program is ready again
 	}
-	return response, err
+	return response, nil
 }
 
 // unlessLate is nil for an answer that came too late, for one who will ask again.

@@ -21,6 +21,7 @@ func TestWhatWasTooLateIsSentAgain(t *testing.T) {
 	const late, wrong = "etcdserver: request timed out", "failed calling webhook"
 	const slow = wrong + ` x: failed to call webhook: Post https://127.0.0.1:1/mutate?timeout=10s: context deadline exceeded`
 	const gone = wrong + ` x: failed to call webhook: Post https://127.0.0.1:1/mutate?timeout=10s: dial tcp 127.0.0.1:1: connect: connection refused`
+	const busy = "Timeout: request did not complete within requested timeout - context deadline exceeded"
 	for name, c := range map[string]struct {
 		status int
 		says   string // before the object is taken
@@ -31,6 +32,7 @@ func TestWhatWasTooLateIsSentAgain(t *testing.T) {
 		"late":    {status: http.StatusInternalServerError, says: late, asked: 2, commands: 1},
 		"slow":    {status: http.StatusInternalServerError, says: slow, asked: 2, commands: 2},
 		"gone":    {status: http.StatusInternalServerError, says: gone, asked: 2, commands: 2},
+		"busy":    {status: http.StatusGatewayTimeout, says: busy, asked: 2, commands: 1},
 		"broken":  {status: http.StatusInternalServerError, says: wrong, asked: 1, commands: 1},
 		"refused": {status: http.StatusUnprocessableEntity, says: late, asked: 1, commands: 1},
 	} {
