@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -34,8 +35,8 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-// operator starts a built operator against the cluster and ends it after the
-// test, if nobody has killed it before.
+// operator runs a built operator against the cluster, and starts it again where it ends by itself, as a node does. It ends with the test, if
+// nobody has killed it before.
 func operator(t *testing.T, program string, args ...string) (kill func()) {
 	t.Helper()
 	folder := os.Getenv(folderVariable)
@@ -57,24 +58,69 @@ func operator(t *testing.T, program string, args ...string) (kill func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(folder, program), args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig, "TMPDIR="+tmp, "MY_POD_NAMESPACE=default")
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	end := keep(t, func() *exec.Cmd {
+		cmd := exec.Command(filepath.Join(folder, program), args...)
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig, "TMPDIR="+tmp, "MY_POD_NAMESPACE=default")
+		cmd.Stdout, cmd.Stderr = log, log
+		return cmd
+	})
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait()
+		end(syscall.SIGTERM)
 		_ = log.Close()
 		if t.Failed() {
 			data, _ := os.ReadFile(log.Name())
 			t.Logf("%s said:\n%s", program, data[max(0, len(data)-6000):])
 		}
 	})
-	return func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+	return func() { end(syscall.SIGKILL) }
+}
+
+// keep runs a program, and a second after it has ended again, until somebody ends it with a signal.
+func keep(t *testing.T, program func() *exec.Cmd) (end func(syscall.Signal)) {
+	t.Helper()
+	cmd := program()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	ended, gone := make(chan struct{}), make(chan struct{})
+	again := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		select {
+		case <-ended:
+			return false
+		default:
+		}
+		cmd = program()
+		if err := cmd.Start(); err != nil {
+			t.Error(err)
+			return false
+		}
+		return true
+	}
+	go func() {
+		defer close(gone)
+		for {
+			_ = cmd.Wait()
+			select {
+			case <-ended:
+			case <-time.After(time.Second):
+			}
+			if !again() {
+				return
+			}
+		}
+	}()
+	var once sync.Once
+	return func(signal syscall.Signal) {
+		once.Do(func() {
+			mu.Lock()
+			close(ended)
+			_ = cmd.Process.Signal(signal)
+			mu.Unlock()
+			<-gone
+		})
 	}
 }
 
