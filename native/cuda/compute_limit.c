@@ -342,11 +342,14 @@ static int wait_for_turn(struct gate *g, int pass)
 		atomic_fetch_sub(&g->inside, 1);
 		if (!atomic_load(&g->on))
 			return pass;
-		memory_call_leave(pass); /* a swap must not wait for us */
+		bool stays = memory_call_stays(pass);
+		if (!stays)
+			memory_call_leave(pass); /* a swap must not wait for us */
 		int64_t since = now_ns();
 		sleep_at_gate(g, state);
 		atomic_fetch_add(&g->waited_ns, (uint64_t)(now_ns() - since));
-		pass = memory_call_enter();
+		if (!stays)
+			pass = memory_call_enter();
 	}
 }
 
