@@ -255,14 +255,12 @@ static void count_use(struct gate *g)
 static void *track(void *arg)
 {
 	struct gate *g = arg;
-	int relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
 	int64_t unused;
 	unsigned turn;
 
 	prctl(PR_SET_NAME, "elastic-turns");
 	prctl(PR_SET_TIMERSLACK, 1000UL);
-	if (real_cuThreadExchangeStreamCaptureMode)
-		real_cuThreadExchangeStreamCaptureMode(&relaxed);
+	capture_relax_thread();
 	for (;;) {
 		if (!atomic_exchange(&g->want, 0)) {
 			futex_wait(&g->want, 0, 1000 * MS);
