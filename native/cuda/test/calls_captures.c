@@ -10,6 +10,8 @@ static void launch(struct stub_kernel *k, CUstream s)
 	EQUAL(cuLaunchKernel(k, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL), 0);
 }
 
+static _Atomic bool over;
+
 /* In a thread of its own: the program goes on elsewhere while the stream is captured. */
 static void beside(void *(*work)(void *), void *arg)
 {
@@ -162,5 +164,41 @@ static void one_whose_stream_goes_is_over(void)
 	out_and_in();
 }
 
+/* ---- what graphs and streams do with memory by its address ---- */
+
+static void *use_address(void *arg)
+{
+	CUdeviceptr p = *(CUdeviceptr *)arg;
+	struct { CUdeviceptr to; size_t pitch; unsigned value, element; size_t width, height; } fill = {p, 0, 1, 4, 16, 1};
+	CUgraphNode node;
+
+	EQUAL(real_cuCtxSetCurrent(ctx), 0);
+	EQUAL(((CUresult (*)(CUgraph *, unsigned))driver("cuGraphCreate"))(&graph, 0), 0);
+	EQUAL(cuGraphAddMemsetNode(&node, graph, NULL, 0, &fill, ctx), 0);
+	EQUAL(cuGraphMemsetNodeSetParams(node, &fill), 0);
+	EQUAL(cuStreamWriteValue32_v2(stream, p, 7, 0), 0);
+	atomic_store(&over, true);
+	return NULL;
+}
+
+/* The driver refuses an address behind which there is no memory. */
+static void what_names_memory_waits_for_it(void)
+{
+	CUdeviceptr p;
+	pthread_t t;
+
+	begin_swap();
+	EQUAL(real_cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), 0);
+	EQUAL(cuMemAlloc_v2(&p, 4 * MiB), 0);
+	out();
+	EQUAL(pthread_create(&t, NULL, use_address, &p), 0);
+	UNTIL(atomic_load(&memory_calls.waiting) == 1);
+	CHECK(!atomic_load(&over));
+	in();
+	EQUAL(pthread_join(t, NULL), 0);
+	EQUAL(*(unsigned *)(uintptr_t)p, 7);
+}
+
 MAIN(T(launches_of_another_thread_spoil_none), T(what_the_legacy_stream_did_spoils_none), T(memory_is_freed_beside_one),
-	T(memory_of_a_context_that_ends_goes_with_it), T(a_wait_that_was_given_up_spoils_none), T(one_whose_stream_goes_is_over))
+	T(memory_of_a_context_that_ends_goes_with_it), T(a_wait_that_was_given_up_spoils_none), T(one_whose_stream_goes_is_over),
+	T(what_names_memory_waits_for_it))
