@@ -122,7 +122,8 @@ static void memory_of_a_context_that_ends_goes_with_it(void)
 /* A hold gives up after a while, and its thread waits on: for what it was at, and for nothing after that. */
 static void a_wait_that_was_given_up_spoils_none(void)
 {
-	static struct stub_kernel slow = {.ns = 700 * MS};
+	static struct stub_meeting meeting;
+	static struct stub_kernel until_told = {.meeting = &meeting, .ranks = 2};
 	CUcontext second;
 	CUdeviceptr p;
 
@@ -131,11 +132,12 @@ static void a_wait_that_was_given_up_spoils_none(void)
 	EQUAL(cuMemAlloc_v2(&p, 4 * MiB), 0);
 	EQUAL(cuCtxCreate_v2(&second, 0, 0), 0);
 	EQUAL(cuMemAlloc_v2(&p, 4 * MiB), 0); /* what was taken last is waited for first */
-	launch(&slow, NULL);
+	launch(&until_told, NULL);
 	CHECK(!hold_begin(false));
 	hold_end();
 	EQUAL(real_cuCtxSetCurrent(ctx), 0);
 	EQUAL(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), 0);
+	atomic_store(&meeting.launched[1], 1);
 	EQUAL(cuCtxDestroy_v2(second), 0); /* it is left by then */
 	UNTIL(!hold_begin(false)); /* a capture is open */
 	hold_end();
