@@ -255,14 +255,12 @@ static void count_use(struct gate *g)
 static void *track(void *arg)
 {
 	struct gate *g = arg;
-	int relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
 	int64_t unused;
 	unsigned turn;
 
 	prctl(PR_SET_NAME, "elastic-turns");
 	prctl(PR_SET_TIMERSLACK, 1000UL);
-	if (real_cuThreadExchangeStreamCaptureMode)
-		real_cuThreadExchangeStreamCaptureMode(&relaxed);
+	capture_relax_thread();
 	for (;;) {
 		if (!atomic_exchange(&g->want, 0)) {
 			futex_wait(&g->want, 0, 1000 * MS);
@@ -342,11 +340,14 @@ static int wait_for_turn(struct gate *g, int pass)
 		atomic_fetch_sub(&g->inside, 1);
 		if (!atomic_load(&g->on))
 			return pass;
-		memory_call_leave(pass); /* a swap must not wait for us */
+		bool stays = memory_call_stays(pass);
+		if (!stays)
+			memory_call_leave(pass); /* a swap must not wait for us */
 		int64_t since = now_ns();
 		sleep_at_gate(g, state);
 		atomic_fetch_add(&g->waited_ns, (uint64_t)(now_ns() - since));
-		pass = memory_call_enter();
+		if (!stays)
+			pass = memory_call_enter();
 	}
 }
 

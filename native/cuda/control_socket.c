@@ -27,6 +27,7 @@
 #include "session.h"
 #include "shared_exports.h"
 #include "shared_file.h"
+#include "streams.h"
 #include "swap.h"
 #include "system.h"
 
@@ -193,6 +194,7 @@ static void *control(void *arg)
 	(void)arg;
 
 	prctl(PR_SET_NAME, "elastic-control");
+	capture_relax_thread();
 	for (;;) {
 		bool often = atomic_load(&session.oversubscribe);
 		struct pollfd p[2] = {{.fd = atomic_load(&listener), .events = POLLIN}, {.fd = atomic_load(&bell), .events = POLLIN}};

@@ -5,6 +5,7 @@
 #include "constants.h"
 #include "copy_streams.h"
 #include "driver_symbols.h"
+#include "streams.h"
 
 #define CONTEXTS (2 * MAX_DEVICES)
 
@@ -45,13 +46,22 @@ static CUstream stream_for(CUcontext ctx, bool copies)
 CUstream copy_stream(CUcontext ctx) { return stream_for(ctx, true); }
 CUstream map_stream(CUcontext ctx) { return stream_for(ctx, false); }
 
+void context_wait_current(void)
+{
+	bool alone = captures_hold_off();
+
+	real_cuCtxSynchronize();
+	if (alone)
+		captures_let_begin();
+}
+
 void context_wait(CUcontext ctx)
 {
 	CUcontext before = NULL;
 
 	real_cuCtxGetCurrent(&before);
 	real_cuCtxSetCurrent(ctx);
-	real_cuCtxSynchronize();
+	context_wait_current();
 	real_cuCtxSetCurrent(before);
 }
 

@@ -195,7 +195,7 @@ void graph_memory_settle(void)
 {
 	struct piece *gone, *next;
 
-	if (captures_open())
+	if (!captures_hold_off())
 		return; /* to wait for a context would spoil the capture */
 	pthread_mutex_lock(&lock);
 	for (struct piece *p = atomic_exchange(&unretained, NULL); p; p = next) {
@@ -217,6 +217,7 @@ void graph_memory_settle(void)
 			movable_drop(h);
 		free(gone);
 	}
+	captures_let_begin();
 }
 
 /* What was freed on a stream is there again for what is captured on it later: it comes after. */

@@ -105,6 +105,7 @@ static void context_gone(struct device *d, CUcontext ctx)
 	arrays_forget_context(ctx);
 	graph_memory_forget_context(ctx);
 	shared_forget_context(ctx);
+	movable_forget_context(ctx);
 	do {
 		gone.ctx = ctx;
 		gone.n = 0;
@@ -112,7 +113,7 @@ static void context_gone(struct device *d, CUcontext ctx)
 		ledger_each(collect_of_context, &gone);
 		ledger_unlock();
 		for (int i = 0; i < gone.n; i++)
-			movable_free(gone.own[i]);
+			movable_drop(gone.own[i]);
 	} while (gone.n);
 	blocks_forget_context(ctx);
 	overhead_refresh(d);

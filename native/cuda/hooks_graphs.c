@@ -54,13 +54,19 @@ static CUresult instantiated(CUresult r, CUgraphExec *exec, CUgraph graph, unsig
 	return r;
 }
 
+/* The driver looks at the memory that the nodes name: it must be there. */
 #define INSTANTIATE(exec, graph, flags, call) do { \
 	struct holding *of_ = graph_noted(graph); \
-	if (!of_ || !of_->link) \
-		return instantiated((call), exec, graph, flags); \
-	if (!memory_charge(of_->device, of_->link)) \
+	int pass_; \
+	CUresult r_; \
+	if (of_ && of_->link && !memory_charge(of_->device, of_->link)) \
 		return CUDA_ERROR_OUT_OF_MEMORY; \
-	return instantiated(graph_instantiated(*(exec), of_, (call)), exec, graph, flags); \
+	pass_ = memory_call_enter(); \
+	r_ = (call); \
+	memory_call_leave(pass_); \
+	if (of_ && of_->link) \
+		r_ = graph_instantiated(*(exec), of_, r_); \
+	return instantiated(r_, exec, graph, flags); \
 } while (0)
 
 CUresult on_cuGraphInstantiate(fn_cuGraphInstantiate_v2 real, CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t size)
@@ -80,8 +86,10 @@ CUresult on_cuGraphInstantiateWithParams(fn_cuGraphInstantiateWithParams real, C
 
 CUresult on_cuGraphExecUpdate(fn_cuGraphExecUpdate real, CUgraphExec exec, CUgraph graph, CUgraphNode *node, int *result)
 {
+	int pass_ = memory_call_enter();
 	CUresult r = real(exec, graph, node, result);
 
+	memory_call_leave(pass_);
 	if (r == CUDA_SUCCESS)
 		graph_updated_exec(graph, exec);
 	return r;
@@ -89,8 +97,10 @@ CUresult on_cuGraphExecUpdate(fn_cuGraphExecUpdate real, CUgraphExec exec, CUgra
 
 CUresult on_cuGraphExecUpdate_v2(fn_cuGraphExecUpdate_v2 real, CUgraphExec exec, CUgraph graph, void *result)
 {
+	int pass_ = memory_call_enter();
 	CUresult r = real(exec, graph, result);
 
+	memory_call_leave(pass_);
 	if (r == CUDA_SUCCESS)
 		graph_updated_exec(graph, exec);
 	return r;
@@ -221,7 +231,9 @@ static void note_bodies(CUresult r, const CUgraphNodeParams *p)
 		r = CALL(&empty); \
 		return r == CUDA_SUCCESS ? freed_by(*node, graph, params->freed) : r; \
 	} \
+	int pass_ = memory_call_enter(); \
 	r = CALL(params); \
+	memory_call_leave(pass_); \
 	note_bodies(r, params); \
 	return r; \
 } while (0)

@@ -3,6 +3,7 @@
 #include "graph_memory.h"
 #include "handlers.h"
 #include "memory_calls.h"
+#include "movable_memory.h"
 #include "pool_memory.h"
 #include "pools.h"
 #include "streams.h"
@@ -37,11 +38,10 @@ CUresult on_cuEventSynchronize(fn_cuEventSynchronize real, CUevent event)
 #define BEGIN_CAPTURE(stream, call) do { \
 	int pass_ = memory_call_enter(); \
 	CUresult r_; \
+	capture_opens(); \
 	stream_before_capture(stream); \
-	capture_count(1); \
 	r_ = (call); \
-	if (r_ != CUDA_SUCCESS) \
-		capture_count(-1); \
+	capture_begun(stream, r_ == CUDA_SUCCESS); \
 	memory_call_leave(pass_); \
 	return r_; \
 } while (0)
@@ -61,6 +61,16 @@ CUresult on_cuStreamBeginCaptureToGraph(fn_cuStreamBeginCaptureToGraph real, CUs
 	BEGIN_CAPTURE(stream, real(stream, graph, deps, edges, count, mode));
 }
 
+/* Nothing holds this call back: who moves memory waits for it. */
+static void ended(CUstream stream)
+{
+	capture_over(stream);
+	if (memory_call_try()) {
+		movable_free_late();
+		memory_call_leave(PASS_MEMORY);
+	}
+}
+
 /* Ends the capture also when it answers that the capture was spoilt; errors about the call itself leave it on. */
 CUresult on_cuStreamEndCapture(fn_cuStreamEndCapture real, CUstream stream, CUgraph *graph)
 {
@@ -74,7 +84,7 @@ CUresult on_cuStreamEndCapture(fn_cuStreamEndCapture real, CUstream stream, CUgr
 	else if (of && !stream_capturing(its))
 		graph_gone(of);
 	if (was && !stream_capturing(its))
-		capture_count(-1);
+		ended(its);
 	if (graph)
 		graph_captured(its, r == CUDA_SUCCESS ? *graph : NULL);
 	return r;

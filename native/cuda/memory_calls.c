@@ -18,6 +18,7 @@ static bool take_pass(void)
 int memory_call_wait(void)
 {
 	unsigned held;
+	bool let;
 
 	atomic_fetch_add(&memory_calls.waiting, 1);
 	for (;;) {
@@ -28,9 +29,10 @@ int memory_call_wait(void)
 			futex_wait(&memory_calls.held, held, 20 * MS);
 		atomic_fetch_add(&memory_calls.inside, 1);
 		held = atomic_load(&memory_calls.held);
-		if (!held || (held == HELD_TOGETHER && take_pass())) {
+		let = held == HELD_TOGETHER && take_pass();
+		if (!held || let) {
 			atomic_fetch_sub(&memory_calls.waiting, 1);
-			return PASS_MEMORY;
+			return let ? PASS_MEMORY | PASS_LET : PASS_MEMORY;
 		}
 	}
 }

@@ -18,8 +18,13 @@ struct memory_calls {
 extern struct memory_calls memory_calls;
 
 /* What a call must undo when it leaves. */
-enum { PASS_MEMORY = 1, PASS_TURN = 2, PASS_REFUSED = 4 };
+enum { PASS_MEMORY = 1, PASS_TURN = 2, PASS_REFUSED = 4, PASS_LET = 8 };
 int memory_call_wait(void);
+/* One that was let through a hold waits for its turn inside: it would not be let through again in time. */
+static inline bool memory_call_stays(int pass)
+{
+	return (pass & PASS_LET) && atomic_load(&memory_calls.held) % HELD_TOGETHER == 0;
+}
 static inline int memory_call_enter(void)
 {
 	if (!atomic_load_explicit(&session.swap, memory_order_relaxed))
@@ -27,6 +32,15 @@ static inline int memory_call_enter(void)
 	atomic_fetch_add(&memory_calls.inside, 1);
 	atomic_store_explicit(&memory_calls.used, true, memory_order_relaxed);
 	return atomic_load(&memory_calls.held) ? memory_call_wait() : PASS_MEMORY;
+}
+/* The same for what may be left for later: false if it would have to wait. */
+static inline bool memory_call_try(void)
+{
+	atomic_fetch_add(&memory_calls.inside, 1);
+	if (!atomic_load(&memory_calls.held))
+		return true;
+	atomic_fetch_sub(&memory_calls.inside, 1);
+	return false;
 }
 static inline void memory_call_leave(int pass)
 {

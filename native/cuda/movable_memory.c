@@ -4,17 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include "blocks.h"
+#include "copy_streams.h"
 #include "driver_symbols.h"
 #include "ledger.h"
 #include "memory_budget.h"
 #include "movable_memory.h"
+#include "streams.h"
 
 #define PAGE (2 * MiB)
 #define SMALL (MiB)
 #define GRAIN 512
 #define GRAINS (PAGE / GRAIN)
 
-struct piece { struct block *block; uint64_t offset, size; };
+struct piece { struct block *block; uint64_t offset, size; CUcontext ctx; struct piece *later; };
+
+static _Atomic(struct piece *) late; /* freed by the program while a capture was open */
 
 /* ---- blocks ---- */
 
@@ -170,22 +174,21 @@ CUresult movable_alloc(struct device *d, CUdeviceptr *ptr, uint64_t bytes, bool 
 /* Neither the program nor another process has it any more. */
 static bool unused(const struct block *b) { return b->freed && !b->taken && !b->importers; }
 
-void movable_free(struct holding *h)
-{
-	if (real_cuCtxSynchronize)
-		real_cuCtxSynchronize();
-	movable_drop(h);
-}
-
-void movable_drop(struct holding *h)
+static struct piece *take_off(struct holding *h)
 {
 	struct piece *p = h->own;
-	struct block *b = p->block;
-	bool gone;
 
 	ledger_lock();
 	ledger_drop(h);
 	ledger_unlock();
+	return p;
+}
+
+static void drop(struct piece *p)
+{
+	struct block *b = p->block;
+	bool gone;
+
 	blocks_lock();
 	if (b->grains) {
 		unsigned n = (unsigned)(ROUND_UP(p->size, GRAIN) / GRAIN);
@@ -201,6 +204,67 @@ void movable_drop(struct holding *h)
 		block_free(b);
 	free(p);
 }
+
+void movable_drop(struct holding *h) { drop(take_off(h)); }
+
+/*
+ * What uses it ends first, as with the driver's own. To wait for a context spoils a capture in it, which the driver's call does
+ * not where a thread captures for itself: the memory then goes when no capture is open.
+ */
+void movable_free(struct holding *h)
+{
+	struct piece *p = take_off(h), *first = atomic_load(&late);
+
+	if (captures_hold_off()) {
+		context_wait_current();
+		captures_let_begin();
+		drop(p);
+		return;
+	}
+	real_cuCtxGetCurrent(&p->ctx);
+	do {
+		p->later = first;
+	} while (!atomic_compare_exchange_weak(&late, &first, p));
+	movable_free_late(); /* it may have ended meanwhile */
+}
+
+void movable_free_late(void)
+{
+	struct piece *all, *p;
+	CUcontext waited = NULL;
+
+	if (!atomic_load(&late) || !captures_hold_off())
+		return;
+	all = atomic_exchange(&late, NULL);
+	for (p = all; p; p = p->later)
+		if (p->ctx && p->ctx != waited)
+			context_wait(waited = p->ctx);
+	captures_let_begin();
+	while ((p = all)) {
+		all = p->later;
+		drop(p);
+	}
+}
+
+/* It has ended, and nothing uses what was its. */
+void movable_forget_context(CUcontext ctx)
+{
+	struct piece *all = atomic_exchange(&late, NULL), *p, *first;
+
+	while ((p = all)) {
+		all = p->later;
+		if (p->ctx == ctx) {
+			drop(p);
+			continue;
+		}
+		first = atomic_load(&late);
+		do {
+			p->later = first;
+		} while (!atomic_compare_exchange_weak(&late, &first, p));
+	}
+}
+
+void movable_fork_child(void) { atomic_store(&late, NULL); }
 
 void movable_settle(void)
 {

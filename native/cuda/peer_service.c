@@ -12,6 +12,7 @@
 #include "peer_service.h"
 #include "shared_exports.h"
 #include "shared_imports.h"
+#include "streams.h"
 #include "swap.h"
 #include "system.h"
 
@@ -55,6 +56,7 @@ static void *serve(void *arg)
 	(void)arg;
 
 	prctl(PR_SET_NAME, PEER_THREAD);
+	capture_relax_thread();
 	for (;;) {
 		int fd = peer_accept(atomic_load(&listener), &q, &from), memory;
 		if (fd < 0) {

@@ -271,7 +271,7 @@ CUresult pooled_alloc(struct device *d, CUmemPool pool, CUdeviceptr *ptr, uint64
 }
 
 /* Freed inside a graph that is captured, it may be used by every launch of that graph: it is not given to anybody else. */
-bool pooled_free(CUdeviceptr ptr, CUstream stream)
+static bool free_pooled(CUdeviceptr ptr, CUstream stream)
 {
 	struct pooled *a = take_note(ptr), *gone;
 	CUmemPool pool;
@@ -303,6 +303,15 @@ bool pooled_free(CUdeviceptr ptr, CUstream stream)
 	pthread_mutex_unlock(&lock);
 	let_go(gone);
 	return true;
+}
+
+bool pooled_free(CUdeviceptr ptr, CUstream stream)
+{
+	struct relaxed relaxed = capture_relax();
+	bool freed = free_pooled(ptr, stream);
+
+	capture_unrelax(relaxed);
+	return freed;
 }
 
 bool pooled_owns(CUdeviceptr ptr)

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include "blocks.h"
 #include "driver_symbols.h"
@@ -50,6 +51,14 @@ static CUresult wait_for_all(struct settler *s)
 	}
 	go_to(s, NULL);
 	return r;
+}
+
+/* Nobody waits for the rest any more, and calls go on: to wait for a context then would spoil what is captured in it. */
+static void give_up(struct settler *s)
+{
+	pthread_mutex_lock(&s->step);
+	memset(s->ctx, 0, s->n * sizeof *s->ctx);
+	pthread_mutex_unlock(&s->step);
 }
 
 static void *work(void *arg)
@@ -134,6 +143,8 @@ bool settle(enum settle_for why, int64_t deadline, CUresult *r)
 		done = rests(s, deadline);
 		if (done)
 			*r = s->result;
+		else
+			give_up(s);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return done;

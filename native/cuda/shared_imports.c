@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "blocks.h"
+#include "copy_streams.h"
 #include "driver_symbols.h"
 #include "ledger.h"
 #include "log.h"
@@ -332,8 +333,7 @@ bool shared_close(CUdeviceptr ptr)
 
 	if (!shared_range(ptr, NULL, NULL))
 		return false;
-	if (real_cuCtxSynchronize)
-		real_cuCtxSynchronize(); /* nothing may use it any more */
+	context_wait_current(); /* nothing may use it any more */
 	ledger_lock();
 	h = ledger_find(ptr, HOLD_SHARED);
 	if (h) {

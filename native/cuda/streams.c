@@ -38,10 +38,70 @@ struct stream {
 static struct stream streams[STREAMS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int captures;
+#define ORIGINS 64
+static struct { CUstream stream; CUcontext ctx; } origins[ORIGINS]; /* where captures began, as far as they are known by a handle */
 
-void capture_count(int delta)
+static _Atomic int waits;       /* for contexts; while there is one no capture begins, */
+#define HELD_OFF_NS (2000 * MS) /* but for no longer: what it waits for may wait for the capture's thread */
+
+void capture_opens(void)
 {
-	atomic_fetch_add(&captures, delta);
+	int64_t give_up = now_ns() + HELD_OFF_NS;
+
+	atomic_fetch_add(&captures, 1);
+	while (atomic_load(&waits) && now_ns() < give_up)
+		sleep_ns(MS / 50);
+}
+
+bool captures_hold_off(void)
+{
+	atomic_fetch_add(&waits, 1);
+	if (!captures_open())
+		return true;
+	atomic_fetch_sub(&waits, 1);
+	return false;
+}
+
+void captures_let_begin(void) { atomic_fetch_sub(&waits, 1); }
+
+void capture_begun(CUstream stream, bool begun)
+{
+	if (!begun) {
+		atomic_fetch_sub(&captures, 1);
+		return;
+	}
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < ORIGINS && (uintptr_t)stream > CU_STREAM_PER_THREAD; i++) {
+		if (origins[i].stream)
+			continue;
+		origins[i].stream = stream;
+		if (!real_cuStreamGetCtx || real_cuStreamGetCtx(stream, &origins[i].ctx) != CUDA_SUCCESS)
+			origins[i].ctx = NULL;
+		break;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void capture_over(CUstream stream)
+{
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < ORIGINS; i++)
+		if (origins[i].stream == stream)
+			origins[i].stream = NULL;
+	pthread_mutex_unlock(&lock);
+	atomic_fetch_sub(&captures, 1);
+}
+
+/* Captures that nobody can end any more. */
+static void captures_forget(CUstream stream, CUcontext ctx)
+{
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < ORIGINS; i++)
+		if (origins[i].stream && (origins[i].stream == stream || (ctx && origins[i].ctx == ctx))) {
+			origins[i].stream = NULL;
+			atomic_fetch_sub(&captures, 1);
+		}
+	pthread_mutex_unlock(&lock);
 }
 
 bool captures_open(void) { return atomic_load(&captures) > 0; }
@@ -67,6 +127,14 @@ void capture_unrelax(struct relaxed r)
 {
 	if (r.on)
 		real_cuThreadExchangeStreamCaptureMode(&r.mode);
+}
+
+void capture_relax_thread(void)
+{
+	int relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	if (real_cuThreadExchangeStreamCaptureMode)
+		real_cuThreadExchangeStreamCaptureMode(&relaxed);
 }
 
 static uintptr_t stream_key(CUstream stream)
@@ -154,14 +222,20 @@ static void learn(struct stream *s, unsigned done)
 	s->based = true;
 }
 
-/* Looks at the marks that are done, oldest first. */
+/* Looks at the marks that are done, oldest first. To ask for an event spoils a capture of another stream, if this thread does not say so. */
 static void advance(struct stream *s)
 {
+	struct relaxed relaxed;
+
+	if (!s->waiting)
+		return;
+	relaxed = capture_relax();
 	while (s->waiting && real_cuEventQuery(s->event[(s->head - s->waiting) % (MARKS + 1)]) != CUDA_ERROR_NOT_READY) {
 		learn(s, s->head - s->waiting);
 		s->waiting--;
 		s->begun = now_ns();
 	}
+	capture_unrelax(relaxed);
 }
 
 /* How long what is marked goes on, about; 0 if there is nothing, or it should be over. Without experience it is long. */
@@ -194,6 +268,29 @@ static void mark(struct stream *s)
 		if (!s->waiting++)
 			s->begun = now_ns();
 	}
+}
+
+/*
+ * A stream that has joined a capture takes no mark of ours, nor does the legacy stream while one that waits for it is captured:
+ * to use it then spoils the capture, and to ask does not.
+ */
+static bool takes_marks(CUstream stream)
+{
+	int status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUresult r;
+
+	if (!captures_open() || !real_cuStreamIsCapturing)
+		return true;
+	r = real_cuStreamIsCapturing(stream, &status);
+	return r != CUDA_ERROR_STREAM_CAPTURE_IMPLICIT && (r != CUDA_SUCCESS || status == CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+static void mark_if_allowed(struct stream *s)
+{
+	if (takes_marks(s->handle))
+		mark(s);
+	else
+		atomic_store(&s->unmarked, 0); /* what it did before is over soon */
 }
 
 /* So much is in flight on a stream that it gets no more. */
@@ -343,16 +440,9 @@ static void forget(struct stream *s)
 
 static bool idle(struct stream *s)
 {
-	int status = CU_STREAM_CAPTURE_STATUS_NONE;
-
 	if (atomic_load(&s->unmarked) && (uintptr_t)s->handle != CU_STREAM_PER_THREAD && s->waiting < MARKS) {
 		real_cuCtxSetCurrent(s->ctx);
-		/* A stream that has joined a capture takes no mark of ours; what it did before is over soon. */
-		if (s->handle && real_cuStreamIsCapturing && real_cuStreamIsCapturing(s->handle, &status) == CUDA_SUCCESS &&
-		    status != CU_STREAM_CAPTURE_STATUS_NONE)
-			atomic_store(&s->unmarked, 0);
-		else
-			mark(s);
+		mark_if_allowed(s);
 	}
 	if (s->waiting) {
 		real_cuCtxSetCurrent(s->ctx);
@@ -399,16 +489,21 @@ bool streams_ending(struct gate *g, int64_t within)
 	return all;
 }
 
-void stream_before_capture(CUstream stream)
+static void mark_now(struct stream *s)
 {
-	struct stream *s = find(stream_key(stream));
-
 	if (!s)
 		return;
 	pthread_mutex_lock(&s->lock);
 	advance(s);
-	mark(s);
+	mark_if_allowed(s);
 	pthread_mutex_unlock(&s->lock);
+}
+
+/* With the capture counted: nobody marks the legacy stream from now on without a look at whether that may be. */
+void stream_before_capture(CUstream stream)
+{
+	mark_now(find(stream_key(stream)));
+	mark_now(find(stream_key(NULL)));
 }
 
 /* A destroyed stream may still have work in flight: its last mark stays until it is done. */
@@ -416,6 +511,7 @@ void stream_forget(CUstream stream)
 {
 	struct stream *s = (uintptr_t)stream > CU_STREAM_PER_THREAD ? find((uintptr_t)stream) : NULL;
 
+	captures_forget(stream, NULL);
 	if (!s)
 		return;
 	pthread_mutex_lock(&s->lock);
@@ -428,6 +524,7 @@ void stream_forget(CUstream stream)
 
 void context_forget(CUcontext ctx)
 {
+	captures_forget(NULL, ctx);
 	for (int i = 0; ctx && i < STREAMS; i++) {
 		uintptr_t key = atomic_load(&streams[i].key);
 		if (!key || key == FORGOTTEN)
@@ -446,5 +543,8 @@ void streams_fork_child(void)
 		pthread_mutex_init(&streams[i].lock, NULL);
 	}
 	pthread_mutex_init(&lock, NULL);
+	for (int i = 0; i < ORIGINS; i++)
+		origins[i].stream = NULL;
 	atomic_store(&captures, 0);
+	atomic_store(&waits, 0);
 }

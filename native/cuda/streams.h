@@ -22,14 +22,22 @@ bool stream_last_done(void);
 void stream_before_capture(CUstream stream);
 void stream_forget(CUstream stream);
 void context_forget(CUcontext ctx);
-void capture_count(int delta);
+/* A capture is open from before it begins; it ends as the second says, also where its stream or its context is destroyed. */
+void capture_opens(void);
+void capture_begun(CUstream stream, bool begun);
+void capture_over(CUstream stream);
 bool stream_capturing(CUstream stream);
 /* Whether any stream of this process is being captured. */
 bool captures_open(void);
+/* Between the two no capture begins, for to wait for a context spoils one. False where one is open: there is nothing to let begin. */
+bool captures_hold_off(void);
+void captures_let_begin(void);
 /* While a stream is captured a thread may make and free memory, and ask about events, only if it says that it knows what it does. */
 struct relaxed { int mode; bool on; };
 struct relaxed capture_relax(void);
 void capture_unrelax(struct relaxed r);
+/* For a thread of the library, which captures nothing: for good. */
+void capture_relax_thread(void);
 /* Whether all work seen on this gate's streams is done; marks what is not marked yet. */
 bool streams_idle(struct gate *g);
 /* Whether all work on this gate's streams ends within so many nanoseconds, as far as can be told. */

@@ -14,6 +14,7 @@
 #include "host_pool.h"
 #include "ledger.h"
 #include "memory_calls.h"
+#include "movable_memory.h"
 #include "pool_memory.h"
 #include "pools.h"
 #include "settle.h"
@@ -359,6 +360,7 @@ void swap_out(uint64_t bytes, struct swap_result *r)
 	} else {
 		atomic_store(&busy, true);
 		if (!blocks_out()) { /* what nobody has any more, or is only retained, need not be copied */
+			movable_free_late();
 			graph_memory_settle();
 			pooled_trim_all(true);
 		}
@@ -538,6 +540,7 @@ void swap_fork_child(void)
 	atomic_store(&held_for_others, false);
 	shared_imports_fork_child();
 	shared_exports_fork_child();
+	movable_fork_child();
 	blocks_fork_child();
 	copy_streams_fork_child();
 	settle_fork_child();

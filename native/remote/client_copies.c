@@ -55,7 +55,9 @@ static CUresult copy(unsigned call, struct wire_copy *c, char *host, size_t byte
 #else
 #define WIDE ((size_t)32 << 20)
 #endif
+#ifndef CONNECTIONS /* another number is built to be measured */
 #define CONNECTIONS 8
+#endif
 #define AHEAD 2 /* pieces of a connection that are under way: while one is copied, the next is sent */
 
 static struct { pthread_mutex_t lock; int fd[CONNECTIONS]; } wide = {PTHREAD_MUTEX_INITIALIZER, {[0 ... CONNECTIONS - 1] = -1}};

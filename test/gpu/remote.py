@@ -7,10 +7,19 @@ UNIX, TCP, SLOW, CLIENT = "unix:/tmp/elastic-remote.sock", "tcp:127.0.0.1:7800",
 class Remote:
     """A server of the card, under the library if it is in a container, what is between, and programs that use it from elsewhere."""
 
-    def __init__(self, t, address, container=None, delay=0, agents=None):
+    def __init__(self, t, address, container=None, delay=0, agents=None, client=None):
         self.t = t
+        self.client = client or t.REMOTE
         self.etc = tempfile.mkdtemp(dir=t.WORK)
         self.all = []
+        try:
+            self.start(address, container, delay, agents)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def start(self, address, container, delay, agents):
+        t = self.t
         argv = [f"{t.REMOTE}/elastic-gpu-remote", address]
         self.begin(container.start(*argv) if container else subprocess.Popen(argv))
         if delay:
@@ -31,13 +40,19 @@ class Remote:
         self.all.insert(0, p)
 
     def bench(self, *argv, timeout=120):
-        inner = f"mount --bind {self.etc} /etc/elastic-gpu && LD_LIBRARY_PATH={self.t.REMOTE} exec \"$@\""
+        inner = f"mount --bind {self.etc} /etc/elastic-gpu && LD_LIBRARY_PATH={self.client} exec \"$@\""
         return figures(["unshare", "-m", "--propagation", "private", "sh", "-c", inner, "sh", f"{self.t.REMOTE}/bench", *map(str, argv)], timeout)
 
-    def end(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         for p in self.all:
             p.terminate()
-            p.wait()
+            try:
+                p.wait(10)
+            except subprocess.TimeoutExpired:
+                self.t.stop(p)
         for path in (UNIX, CLIENT):
             if os.path.exists(path.removeprefix("unix:")):
                 os.remove(path.removeprefix("unix:"))
@@ -72,58 +87,68 @@ def show_training(t, name, pairs, bar=.9):
             t.note(f"remote, {name}: {what}, of native", measured)
 
 
+def pairs_of_calls():
+    return int(os.environ.get("PAIRS", "5"))
+
+
 def calls(t):
     for name, address, delay in (("Unix", UNIX, 0), ("TCP", TCP, 0), ("TCP and 20 us each way", TCP, 20), ("TCP and 50 us each way", TCP, 50), ("TCP and 200 us each way", TCP, 200)):
-        r = Remote(t, address, delay=delay)
-        pairs = [(figures([f"{t.REMOTE}/bench", "4"]), r.bench(4)) for _ in range(5)]
-        r.end()
-        show_calls(t, name, pairs, 3 if name == "Unix" else 40, delay)
+        with t.bar(f"remote, {name}"), Remote(t, address, delay=delay) as r:
+            pairs = [(figures([f"{t.REMOTE}/bench", "4"]), r.bench(4)) for _ in range(pairs_of_calls())]
+            show_calls(t, name, pairs, 3 if name == "Unix" else 40, delay)
 
 
 def training(t):
     for name, address in (("Unix", UNIX), ("TCP", TCP)):
-        r = Remote(t, address)
-        pairs = [(figures([f"{t.REMOTE}/bench", "train", "2"]), r.bench("train", 2)) for _ in range(3)]
-        r.end()
-        show_training(t, name, pairs)
+        with t.bar(f"remote, {name}: training"), Remote(t, address) as r:
+            pairs = [(figures([f"{t.REMOTE}/bench", "train", "2"]), r.bench("train", 2)) for _ in range(3)]
+            show_training(t, name, pairs)
+
+
+def client_of(t, connections):
+    """The folder of a client that copies over so many connections."""
+    folder, native = f"{t.REMOTE}/connections-{connections}", os.path.dirname(t.REMOTE)
+    made = t.sh(["make", "-C", native, f"B={folder}", f"CFLAGS=-O2 -g -DCONNECTIONS={connections}", f"{folder}/libcuda.so.1"])
+    if made.returncode:
+        raise RuntimeError(made.stderr[-300:])
+    return folder
 
 
 def agents(t):
-    """Two agents between, which are the tests of internal/agent/remotegpu as a program; several builds of it are measured in turn."""
+    """Two agents between, which are the tests of internal/agent/remotegpu as a program; several builds of it, and clients with several
+    numbers of connections, are measured in turn."""
     programs = [os.path.abspath(p) for p in os.environ.get("AGENTS", "").split(",") if p]
     if not programs:
         t.note("remote, two agents", "not measured: AGENTS names no tests of internal/agent/remotegpu")
         return
-    found = {p: ([], []) for p in programs}
-    for _ in range(3):
-        for p in programs:
-            r = Remote(t, UNIX, agents=p)
-            for pairs, argv in zip(found[p], (("4",), ("train", "2"))):
-                pairs.append((figures([f"{t.REMOTE}/bench", *argv]), r.bench(*argv)))
-            r.end()
-    for p, (plain, train) in found.items():
-        name = "two agents" + (f" ({os.path.basename(p)})" if len(programs) > 1 else "")
-        show_calls(t, name, plain, 40)
-        show_training(t, name, train, None)
+    clients = {n: client_of(t, n) for n in os.environ.get("CLIENTS", "").split()} or {"": None}
+    found = {(p, n): ([], []) for p in programs for n in clients}
+    for _ in range(min(3, pairs_of_calls())):
+        for p, n in found:
+            with t.bar(f"remote, two agents ({os.path.basename(p)} {n})"), Remote(t, UNIX, agents=p, client=clients[n]) as r:
+                for pairs, argv in zip(found[p, n], (("4",), ("train", "2"))):
+                    pairs.append((figures([f"{t.REMOTE}/bench", *argv]), r.bench(*argv)))
+    for (p, n), (plain, train) in found.items():
+        name = "two agents" + (f" ({os.path.basename(p)}{f', {n} connections' if n else ''})" if len(found) > 1 else "")
+        with t.bar(f"remote, {name}"):
+            show_calls(t, name, plain, 40)
+            show_training(t, name, train, None)
 
 
 def share(t):
     alone = figures([f"{t.REMOTE}/bench", "work", "4"]).get("kernels_per_second", 1)
-    afar = Remote(t, UNIX, t.Container("afar", compute=30))
     near = t.Container("near", compute=70)
-    with concurrent.futures.ThreadPoolExecutor() as pool:
+    with Remote(t, UNIX, t.Container("afar", compute=30)) as afar, concurrent.futures.ThreadPoolExecutor() as pool:
         here = pool.submit(figures, near.command([f"{t.REMOTE}/bench", "work", 8]))
         there = pool.submit(afar.bench, "work", 8)
         here, there = (x.result().get("kernels_per_second", 0) / alone for x in (here, there))
-    afar.end()
     t.row("remote, 30 % of a card from afar beside 70 % here", f"{100 * there:.1f} % and {100 * here:.1f} % of alone", t.close(there, .3, .05) and t.close(here, .7, .05))
 
 
 def swap(t):
     """The server is moved off the card while its program trains, for longer than a session may be without a connection."""
     c = t.Container("moves", extra=("swap on",))
-    afar = Remote(t, UNIX, c)
-    with concurrent.futures.ThreadPoolExecutor() as pool:
+    with Remote(t, UNIX, c) as afar, concurrent.futures.ThreadPoolExecutor() as pool:
         trains = pool.submit(afar.bench, "train", 30, 4096, timeout=300)
         t.wait_for(os.path.join(c.dir, "run", "control"))
         time.sleep(10)
@@ -133,7 +158,6 @@ def swap(t):
         time.sleep(40)
         waits, back = waits and trains.running(), c.ask("in")
         steps = trains.result().get("steps_per_second", 0)
-    afar.end()
     moved = f"{out.get('bytes', 0) >> 20} MiB out in {out.get('total_s')} s, in {back.get('total_s')} s; {before} MiB of the card in use, {left} without it; {steps:.0f} steps a second in all"
     t.row("remote, 40 s off the card, and on", out.get("ok") and moved or str(out), out.get("ok") and back.get("ok") and waits and left < before - 4000 and steps > 0)
 
@@ -141,5 +165,6 @@ def swap(t):
 def run(t):
     """The machine's noise moves what is from afar and what is not, so they are measured in turn; figures are medians."""
     all_parts = {"calls": calls, "training": training, "agents": agents, "share": share, "swap": swap}
-    for part in [p for p in os.environ.get("PARTS", "").split() if p in all_parts] or all_parts:
-        all_parts[part](t)
+    for part in t.parts(all_parts):
+        with t.bar(f"remote, {part}"):
+            all_parts[part](t)

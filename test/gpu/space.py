@@ -177,7 +177,7 @@ def swaps(t):
     c = t.Container("moved", sharing="space", memory=20 * GIB, compute=50, extra=("swap on",))
     ready = os.path.join(c.dir, "ready")
     p = c.start(f"{t.BIN}/swap", 16, "stdin", ready, "malloc", stdin=subprocess.PIPE)
-    t.wait_for(ready)
+    t.wait_for(ready, p=p)
     t.wait_for(other.all[0][1], 60)
     before, prepared = used(t, p.pid), c.ask("prepare", 17 * GIB)
     open(other.go, "w").close()
@@ -207,7 +207,7 @@ def framework(t):
             ready = os.path.join(t.WORK, f"space-{name}-{which}.ready".replace(" ", "-"))
             c = t.Container(f"f-space-{which}-" + "".join(x for x in name if x.isalnum()), sharing="space", memory=12 * GIB, compute=45, extra=("swap on",))
             p = c.start("python3", f"{t.HERE}/frameworks.py", kind, ready, stdin=subprocess.PIPE, env=env)
-            t.wait_for(ready, 90)
+            t.wait_for(ready, 90, p)
             return c, p
         try:
             _, plain = go("still")  # libraries choose their kernels by the processors they see, so the share is the same
@@ -272,10 +272,10 @@ def run(t):
     seconds, budget = float(os.environ.get("SECONDS", "3")), time.time() + float(os.environ.get("BUDGET", "1e9"))
     if not os.environ.get("BRIEF"):
         t.calibrate()
-    parts = {"together": lambda d: together(t, seconds), "swaps": lambda d: swaps(t), "counted": lambda d: counted(t), "faults": lambda d: faults(t, d),
+    all_parts = {"together": lambda d: together(t, seconds), "swaps": lambda d: swaps(t), "counted": lambda d: counted(t), "faults": lambda d: faults(t, d),
              "users": lambda d: users(t), "percentages": lambda d: percentages(t), "framework": lambda d: framework(t)}
-    wanted = os.environ.get("PARTS", " ".join(parts)).split()
-    for name, part in parts.items():
+    wanted = t.parts(all_parts)
+    for name, part in all_parts.items():
         begun = time.time()
         if name not in wanted:
             continue

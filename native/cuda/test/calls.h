@@ -20,7 +20,7 @@ ENTRY(cuGraphAddMemAllocNode); ENTRY(cuGraphAddMemFreeNode); ENTRY(cuGraphMemAll
 ENTRY(cuGraphDestroyNode); ENTRY(cuGraphClone); ENTRY(cuGraphExecUpdate_v2); ENTRY(cuGraphInstantiateWithParams); ENTRY(cuStreamUpdateCaptureDependencies_v2); ENTRY(cuStreamBeginCaptureToGraph); ENTRY(cuGraphAddNode_v2); ENTRY(cuGraphAddNode); ENTRY(cuGraphLaunch); ENTRY(cuGraphExecDestroy); ENTRY(cuGraphInstantiateWithFlags); ENTRY(cuGraphDestroy); ENTRY(cuDeviceGraphMemTrim);
 ENTRY(cuCtxSynchronize); ENTRY(cuStreamSynchronize); ENTRY(cuStreamSynchronize_ptsz); ENTRY(cuEventSynchronize);
 ENTRY(cuLaunchKernel); ENTRY(cuLaunchKernel_ptsz); ENTRY(cuLaunchKernelEx); ENTRY(cuLaunchCooperativeKernel); ENTRY(cuStreamBeginCapture_v2); ENTRY(cuStreamEndCapture);
-ENTRY(cuStreamDestroy_v2); ENTRY(cuMemcpyHtoD_v2); ENTRY(cuMemcpyDtoH_v2); ENTRY(cuMemsetD8_v2); ENTRY(cuMemsetD32Async); ENTRY(cuMemGetAddressRange_v2);
+ENTRY(cuStreamDestroy_v2); ENTRY(cuGraphAddMemsetNode); ENTRY(cuGraphMemsetNodeSetParams); ENTRY(cuStreamWriteValue32_v2); ENTRY(cuMemcpyHtoD_v2); ENTRY(cuMemcpyDtoH_v2); ENTRY(cuMemsetD8_v2); ENTRY(cuMemsetD32Async); ENTRY(cuMemGetAddressRange_v2);
 ENTRY(cuModuleLoadData); ENTRY(cuModuleUnload); ENTRY(cuGetProcAddress_v2); ENTRY(cuGetProcAddress); ENTRY(cuGraphicsGLRegisterBuffer); ENTRY(cuMemcpyDtoDAsync_v2);
 ENTRY(nvmlDeviceGetMemoryInfo); ENTRY(nvmlDeviceGetMemoryInfo_v2); ENTRY(nvmlDeviceGetComputeRunningProcesses_v3); ENTRY(nvmlDeviceGetComputeRunningProcesses);
 

@@ -144,4 +144,43 @@ static void a_step_lets_no_call_past_another_reason(void)
 	EQUAL(pthread_join(t, NULL), 0);
 }
 
-MAIN(T(a_step_lets_no_call_past_another_reason), T(they_are_held_until_none_waits_for_another), T(one_that_is_ahead_is_caught_up_with), T(one_that_waits_for_another_is_refused), T(a_hold_ends))
+static _Atomic bool launched;
+static void *launch_one(void *arg)
+{
+	struct stub_kernel k = {1000, NULL};
+	(void)arg;
+
+	EQUAL(real_cuCtxSetCurrent(ctx), 0);
+	EQUAL(cuLaunchKernel(&k, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), 0);
+	atomic_store(&launched, true);
+	return NULL;
+}
+
+/* Turns are taken, and it is another's: what was let through launches when its turn comes, and is not let through again for that. */
+static void a_call_let_through_waits_for_its_turn(void)
+{
+	_Atomic int64_t *credit;
+	CUdeviceptr p;
+	pthread_t t;
+
+	begin("swap on\n", "device * memory 536870912 compute 30");
+	EQUAL(cuMemAlloc_v2(&p, 4 * MiB), 0);
+	credit = &session.device[0].request->credit;
+	atomic_store(credit, -(int64_t)3600 * 1000 * MS);
+	CHECK(hold_begin(false));
+	EQUAL(pthread_create(&t, NULL, launch_one, NULL), 0);
+	UNTIL(atomic_load(&memory_calls.waiting) == 1);
+	memory_calls_pass_one(60000 * MS);
+	CHECK(!hold_begin(false)); /* it is on its way */
+	CHECK(memory_calls_hold(now_ns() + 60000 * MS)); /* who moves for another reason waits for no turn */
+	memory_calls_release();
+	memory_calls_pass_one(60000 * MS);
+	CHECK(!atomic_load(&launched));
+	atomic_store(credit, 2 * TURN_NS);
+	UNTIL(atomic_load(&launched));
+	EQUAL(pthread_join(t, NULL), 0);
+	UNTIL(hold_begin(false));
+	hold_end();
+}
+
+MAIN(T(a_call_let_through_waits_for_its_turn), T(a_step_lets_no_call_past_another_reason), T(they_are_held_until_none_waits_for_another), T(one_that_is_ahead_is_caught_up_with), T(one_that_waits_for_another_is_refused), T(a_hold_ends))

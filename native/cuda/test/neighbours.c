@@ -313,6 +313,94 @@ static void without_its_files_a_container_gets_no_launches(void)
 	check_exit(pid);
 }
 
-MAIN(T(a_hostile_neighbour_stops_nobody), T(what_is_no_file_is_not_read), T(a_short_file_wants_nothing), T(a_killed_process_does_not_stop_the_card),
+/* ---- cards of one node that are shared in different ways ---- */
+
+#define CARD "GPU-11111111-1111-1111-1111-11111111112"
+#define OF_CARD(card, rest) "device " CARD #card " memory 536870912 " rest
+
+/* The agent makes files for the card that a container has, and for no other. */
+static void has_card(const char *root, int card)
+{
+	static const char *const folders[] = {"etc/elastic-gpu/turns", "run/elastic-gpu-requests"};
+	char path[600];
+
+	for (int other = 0; other < 4; other++)
+		for (int i = 0; i < 2 && other != card; i++) {
+			snprintf(path, sizeof path, "%s/%s/" CARD "%d", root, folders[i], other);
+			CHECK(unlink(path) == 0);
+		}
+}
+
+static void enter_card(const char *root, const char *card)
+{
+	setenv("STUB_FIRST", card, 1);
+	enter(root);
+	EQUAL(session.devices, 1);
+	CHECK(!strcmp(session.device[0].uuid + strlen(session.device[0].uuid) - 1, card));
+}
+
+static void in_time(const char *root)
+{
+	enter_card(root, "0");
+	launch(100);
+	CHECK(!session.device[0].mps && !getenv("CUDA_MPS_PIPE_DIRECTORY"));
+	CHECK(atomic_load(&session.device[0].gate->waited_ns) > 0);
+	CHECK(atomic_load(&session.device[0].decision->beat) && atomic_load(&session.device[0].decision->row[0].turn));
+}
+
+static void in_space(const char *root, const char *percent)
+{
+	enter_card(root, "1");
+	CHECK(session.device[0].mps && !strcmp(driver("stub_mps_percent"), percent));
+	launch(100);
+	EQUAL(atomic_load(&session.device[0].gate->waited_ns), 0);
+	UNTIL(atomic_load(&session_row()->busy_ns[0]) > 0);
+	EQUAL(atomic_load(&session.device[0].decision->beat), 0); /* the arbiter has nothing to say of that card */
+}
+
+static void one_card_in_time_and_one_in_space(void)
+{
+	static const char *const limits[] = {OF_CARD(0, "compute 30"), OF_CARD(0, "compute 70"), OF_CARD(1, "compute 30 sharing space"), OF_CARD(1, "compute 60 sharing space")};
+	char roots[4][300], name[8], path[600];
+	pid_t one[4], arbiter;
+
+	for (int i = 0; i < 4; i++) {
+		snprintf(name, sizeof name, "c%d", i);
+		container(name, limits[i], roots[i]);
+		has_card(roots[i], i / 2);
+		snprintf(path, sizeof path, "/c%d/run/nvidia-mps", i); /* the daemon of the second card, as its containers see it */
+		if (i / 2) {
+			check_folder(check_root, path);
+			snprintf(path, sizeof path, "/c%d/run/nvidia-mps/control", i);
+			check_write(path, "");
+		}
+	}
+	arbiter = check_arbiter();
+	for (int i = 0; i < 2; i++)
+		UNTIL(atomic_load(&decisions(roots[i])->beat));
+	CHILD(one[0], in_time(roots[0]));
+	CHILD(one[1], in_time(roots[1]));
+	CHILD(one[2], in_space(roots[2], "30.00"));
+	CHILD(one[3], in_space(roots[3], "60.00"));
+	for (int i = 0; i < 4; i++)
+		check_exit(one[i]);
+	/* the daemon ends: its card has no launches, and the other one has its turns still */
+	for (int i = 2; i < 4; i++) {
+		snprintf(path, sizeof path, "%s/run/nvidia-mps/control", roots[i]);
+		CHECK(unlink(path) == 0);
+	}
+	CHILD(one[2], { enter_card(roots[2], "1"); EQUAL(try_launch(), CUDA_ERROR_NOT_PERMITTED); });
+	CHILD(one[0], in_time(roots[0]));
+	check_exit(one[2]);
+	check_exit(one[0]);
+	check_stop(arbiter);
+	/* and where there is no arbiter the second card misses nothing */
+	snprintf(path, sizeof path, "/c2/run/nvidia-mps/control");
+	check_write(path, "");
+	CHILD(one[2], in_space(roots[2], "30.00"));
+	check_exit(one[2]);
+}
+
+MAIN(T(one_card_in_time_and_one_in_space), T(a_hostile_neighbour_stops_nobody), T(what_is_no_file_is_not_read), T(a_short_file_wants_nothing), T(a_killed_process_does_not_stop_the_card),
 	T(work_goes_on_while_there_is_no_arbiter), T(one_arbiter_at_a_time), T(new_files_are_found), T(process_257_gets_no_launches),
 	T(container_65_gets_no_launches), T(without_its_files_a_container_gets_no_launches))

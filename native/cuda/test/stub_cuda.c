@@ -16,13 +16,14 @@
 
 struct work { void (*body)(void **params); uint64_t args[4]; };
 struct graph { int64_t ns; int nodes; uint64_t bytes; int works, objects; struct work work[64]; struct user_object *object[64]; };
-struct stream { _Atomic int64_t done; int capturing; struct graph *graph; struct context *ctx; };
+struct stream { _Atomic int64_t done; int capturing, non_blocking; struct capture { int mode, spoilt; pthread_t by; } capture; struct graph *graph; struct context *ctx; };
 struct event { _Atomic int64_t done; };
 struct context { CUdevice dev; _Atomic int refs; _Atomic int ended; struct stream legacy; _Atomic int64_t done; _Atomic(struct stub_kernel *) meets; _Atomic int meets_for, waits; };
 
 static int stub_take(int dev, uint64_t bytes);
 static void stub_give(int dev, uint64_t bytes);
 static void stub_free_context(struct context *c);
+static void captures_end_of(const struct context *c);
 static int stub_graph_reserve(int dev, uint64_t bytes);
 static void stub_graph_free(struct graph *g);
 extern _Atomic uint64_t stub_launched;
@@ -144,6 +145,7 @@ API CUresult cuCtxDestroy_v2(CUcontext ctx)
 	if (!c || (c >= primaries && c < primaries + 4) || ended(c))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	nobody_waits(c);
+	captures_end_of(c);
 	stub_free_context(c);
 	stub_give(c->dev, stub_context_bytes());
 	for (int i = 0; i < depth; i++)
@@ -236,6 +238,75 @@ static struct stream *stream_of(CUstream s)
 	return stub_current() ? &stub_current()->legacy : NULL;
 }
 
+/* ---- what a capture forbids ---- */
+
+static pthread_mutex_t captures_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct stream *captured[32]; /* those that are captured now */
+static __thread int capture_mode;   /* of this thread, as it has exchanged it */
+
+/* Spoils the captures that a call is not allowed beside, and says whether there was one. */
+static int spoils(int (*forbids)(const struct stream *))
+{
+	int any = 0;
+
+	pthread_mutex_lock(&captures_lock);
+	for (int i = 0; i < 32; i++)
+		if (captured[i] && forbids(captured[i]))
+			any = captured[i]->capture.spoilt = 1;
+	pthread_mutex_unlock(&captures_lock);
+	return any;
+}
+static int forbids_unsafe_calls(const struct stream *s)
+{
+	if (capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED || s->capture.mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+		return 0;
+	return pthread_equal(s->capture.by, pthread_self()) || (capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && s->capture.mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+static int of_this_context(const struct stream *s) { return s->ctx == stub_current(); }
+static int forbids_legacy_stream(const struct stream *s) { return of_this_context(s) && !s->non_blocking; }
+
+/* Calls that may wait for what a capture has not launched: they are not allowed unless a thread says that it knows what it does. */
+static CUresult unsafe_call(void) { return spoils(forbids_unsafe_calls) ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS; }
+/* The legacy stream waits for all others but those that were made so that it does not. */
+static CUresult used_stream(CUstream s)
+{
+	return (uintptr_t)s <= CU_STREAM_LEGACY && spoils(forbids_legacy_stream) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+}
+
+static void capture_begins(struct stream *s, int mode)
+{
+	int at = 0;
+
+	pthread_mutex_lock(&captures_lock);
+	while (at < 32 && captured[at])
+		at++;
+	if (at == 32)
+		abort();
+	s->capture = (struct capture){mode, 0, pthread_self()};
+	captured[at] = s;
+	pthread_mutex_unlock(&captures_lock);
+}
+
+/* Whether it was spoilt. */
+static int capture_ends(struct stream *s)
+{
+	pthread_mutex_lock(&captures_lock);
+	for (int i = 0; i < 32; i++)
+		if (captured[i] == s)
+			captured[i] = NULL;
+	pthread_mutex_unlock(&captures_lock);
+	return s->capture.spoilt;
+}
+
+static void captures_end_of(const struct context *c)
+{
+	pthread_mutex_lock(&captures_lock);
+	for (int i = 0; i < 32; i++)
+		if (captured[i] && captured[i]->ctx == c)
+			captured[i] = NULL;
+	pthread_mutex_unlock(&captures_lock);
+}
+
 static CUresult of_ended(CUstream s)
 {
 	struct stream *st = stream_of(s);
@@ -245,19 +316,34 @@ static CUresult of_ended(CUstream s)
 API CUresult cuStreamCreate(CUstream *s, unsigned flags)
 {
 	struct stream *st = calloc(1, sizeof *st);
-	(void)flags;
+	st->non_blocking = flags & CU_STREAM_NON_BLOCKING;
 	st->ctx = stub_current();
 	*s = st;
 	return CUDA_SUCCESS;
 }
-API CUresult cuStreamDestroy_v2(CUstream s) { free(s); return CUDA_SUCCESS; }
-API CUresult cuStreamDestroy(CUstream s) { free(s); return CUDA_SUCCESS; }
+API CUresult cuStreamGetCtx(CUstream s, CUcontext *ctx)
+{
+	struct stream *st = stream_of(s);
+	*ctx = st && st->ctx ? st->ctx : stub_current();
+	return CUDA_SUCCESS;
+}
+API CUresult cuStreamDestroy_v2(CUstream s)
+{
+	capture_ends(s);
+	free(s);
+	return CUDA_SUCCESS;
+}
+API CUresult cuStreamDestroy(CUstream s) { return cuStreamDestroy_v2(s); }
 API CUresult cuStreamSynchronize(CUstream s)
 {
 	if (of_ended(s))
 		return of_ended(s);
-	if (stream_of(s)->capturing)
-		return 900;
+	if (stream_of(s)->capturing) {
+		stream_of(s)->capture.spoilt = 1;
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	}
+	if (used_stream(s))
+		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	until(atomic_load(&stream_of(s)->done));
 	return CUDA_SUCCESS;
 }
@@ -269,6 +355,8 @@ API CUresult cuCtxSynchronize(void)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (ended(stub_current()))
 		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	if (spoils(of_this_context))
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	atomic_fetch_add(&stub_current()->waits, 1);
 	until(atomic_load(&stub_current()->done));
 	until_met(atomic_load(&stub_current()->meets), atomic_load(&stub_current()->meets_for));
@@ -288,18 +376,37 @@ API CUresult cuEventRecord(CUevent e, CUstream s)
 		st->graph->nodes++;
 		return CUDA_SUCCESS;
 	}
+	if (used_stream(s))
+		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	int64_t now = stub_now(), done = atomic_load(&st->done);
 	atomic_store(&((struct event *)e)->done, done > now ? done : now);
 	return CUDA_SUCCESS;
 }
-API CUresult cuEventQuery(CUevent e) { return atomic_load(&((struct event *)e)->done) <= stub_now() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
-API CUresult cuEventSynchronize(CUevent e) { until(atomic_load(&((struct event *)e)->done)); return CUDA_SUCCESS; }
+static CUresult event_over(CUevent e) { return atomic_load(&((struct event *)e)->done) <= stub_now() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
+API CUresult cuEventQuery(CUevent e)
+{
+	CUresult r = unsafe_call();
+	return r ? r : event_over(e);
+}
+API CUresult cuEventSynchronize(CUevent e)
+{
+	CUresult r = unsafe_call();
+	if (r == CUDA_SUCCESS)
+		until(atomic_load(&((struct event *)e)->done));
+	return r;
+}
 API CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b)
 {
 	*ms = (float)((double)(atomic_load(&((struct event *)b)->done) - atomic_load(&((struct event *)a)->done)) / 1e6);
-	return cuEventQuery(b);
+	return event_over(b);
 }
-API CUresult cuThreadExchangeStreamCaptureMode(int *mode) { *mode = 0; return CUDA_SUCCESS; }
+API CUresult cuThreadExchangeStreamCaptureMode(int *mode)
+{
+	int was = capture_mode;
+	capture_mode = *mode;
+	*mode = was;
+	return CUDA_SUCCESS;
+}
 
 /* ---- launches and graphs ---- */
 
@@ -310,6 +417,10 @@ static CUresult launch(struct stub_kernel *k, void **params, CUstream s)
 
 	if (!st)
 		return CUDA_ERROR_INVALID_CONTEXT;
+	if (st->capturing && st->capture.spoilt)
+		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	if (used_stream(s))
+		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 	if (st->capturing) {
 		st->graph->nodes++;
 		st->graph->ns += k->ns;
@@ -354,15 +465,33 @@ API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, u
 }
 API CUresult cuLaunchCooperativeKernelMultiDevice(void *list, unsigned n, unsigned flags) { (void)list, (void)n, (void)flags; return CUDA_SUCCESS; }
 
-API CUresult cuStreamIsCapturing(CUstream s, int *status) { *status = stream_of(s) && stream_of(s)->capturing; return CUDA_SUCCESS; }
+static int blocking_capture(void)
+{
+	int any = 0;
+
+	pthread_mutex_lock(&captures_lock);
+	for (int i = 0; i < 32; i++)
+		any |= captured[i] && forbids_legacy_stream(captured[i]);
+	pthread_mutex_unlock(&captures_lock);
+	return any;
+}
+API CUresult cuStreamIsCapturing(CUstream s, int *status)
+{
+	struct stream *st = stream_of(s);
+
+	if ((uintptr_t)s <= CU_STREAM_LEGACY && blocking_capture())
+		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT; /* which spoils nothing */
+	*status = st && st->capturing ? 1 + st->capture.spoilt : 0;
+	return CUDA_SUCCESS;
+}
 API CUresult cuStreamBeginCapture_v2(CUstream s, int mode)
 {
 	struct stream *st = stream_of(s);
-	(void)mode;
 	if (!s || !st || st->capturing)
 		return CUDA_ERROR_INVALID_VALUE;
 	st->capturing = 1;
 	st->graph = calloc(1, sizeof *st->graph);
+	capture_begins(st, mode);
 	return CUDA_SUCCESS;
 }
 API CUresult cuStreamBeginCapture(CUstream s) { return cuStreamBeginCapture_v2(s, 0); }
@@ -381,11 +510,13 @@ API CUresult cuStreamEndCapture(CUstream s, CUgraph *g)
 	struct stream *st = stream_of(s);
 	if (!st || !st->capturing)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (st->capture.mode != CU_STREAM_CAPTURE_MODE_RELAXED && !pthread_equal(st->capture.by, pthread_self()))
+		return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
 	st->capturing = 0;
-	if (getenv("STUB_CAPTURE_FAILS")) {
+	if (capture_ends(st) || getenv("STUB_CAPTURE_FAILS")) {
 		stub_graph_free(st->graph);
 		*g = NULL;
-		return 901;
+		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	}
 	*g = st->graph;
 	return CUDA_SUCCESS;

@@ -155,6 +155,33 @@ API CUresult cuGraphAddNode(CUgraphNode *n, CUgraph g, const CUgraphNode *d, siz
 		p->type == CU_GRAPH_NODE_MEM_FREE ? cuGraphAddMemFreeNode(n, g, d, c, p->freed) : add_node(n, g, p->type, (CUmemAllocNode){0});
 }
 API CUresult cuGraphAddNode_v2(CUgraphNode *n, CUgraph g, const CUgraphNode *d, const void *e, size_t c, CUgraphNodeParams *p) { (void)e; return cuGraphAddNode(n, g, d, c, p); }
+/* The memory that a node names is looked at when it is added, and whenever it is changed. */
+static int stub_is_memory(CUdeviceptr at)
+{
+	int found = 0;
+	LOCKED(for (struct object *o = objects; o && !found; o = o->next)
+		found = (o->kind == IS_PTR || o->kind == IS_ASYNC || o->kind == IS_MAP || o->kind == IS_IPC) && at >= o->key && at < o->key + o->bytes);
+	return found;
+}
+API CUresult cuGraphAddMemsetNode(CUgraphNode *n, CUgraph g, const CUgraphNode *d, size_t c, const void *fill, CUcontext ctx)
+{
+	(void)d, (void)c, (void)ctx;
+	return stub_is_memory(*(const CUdeviceptr *)fill) ? add_node(n, g, 2, (CUmemAllocNode){0}) : CUDA_ERROR_INVALID_VALUE;
+}
+API CUresult cuGraphAddMemcpyNode(CUgraphNode *n, CUgraph g, const CUgraphNode *d, size_t c, const void *copy, CUcontext ctx)
+{
+	const CUcopy3D *p = copy;
+	(void)d, (void)c, (void)ctx;
+	if ((p->src.type == CU_MEMORY_DEVICE && !stub_is_memory(p->src.device)) || (p->dst.type == CU_MEMORY_DEVICE && !stub_is_memory(p->dst.device)))
+		return CUDA_ERROR_INVALID_VALUE;
+	return add_node(n, g, 1, (CUmemAllocNode){0});
+}
+API CUresult cuGraphMemsetNodeSetParams(CUgraphNode n, const void *fill) { (void)n; return stub_is_memory(*(const CUdeviceptr *)fill) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
+API CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec x, CUgraphNode n, const void *fill, CUcontext ctx) { (void)x, (void)ctx; return cuGraphMemsetNodeSetParams(n, fill); }
+API CUresult cuGraphMemcpyNodeSetParams(CUgraphNode n, const void *copy) { (void)n, (void)copy; return CUDA_SUCCESS; }
+API CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec x, CUgraphNode n, const void *copy, CUcontext ctx) { (void)x, (void)n, (void)copy, (void)ctx; return CUDA_SUCCESS; }
+API CUresult cuGraphNodeSetParams(CUgraphNode n, void *p) { (void)n, (void)p; return CUDA_SUCCESS; }
+API CUresult cuGraphExecNodeSetParams(CUgraphExec x, CUgraphNode n, void *p) { (void)x, (void)n, (void)p; return CUDA_SUCCESS; }
 API CUresult cuGraphNodeGetType(CUgraphNode n, int *type) { *type = ((struct node *)n)->type; return CUDA_SUCCESS; }
 API CUresult cuGraphMemAllocNodeGetParams(CUgraphNode n, CUmemAllocNode *p)
 {

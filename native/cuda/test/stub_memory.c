@@ -144,6 +144,8 @@ static CUresult plain(CUdeviceptr *ptr, uint64_t bytes)
 	NEED_CONTEXT();
 	if (!ptr || !bytes)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (unsafe_call())
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	if (bytes > stub_card_size() || !stub_take(stub_current()->dev, charged))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	p = host(bytes, -1, PROT_READ | PROT_WRITE);
@@ -172,6 +174,8 @@ API CUresult cuMemFree_v2(CUdeviceptr ptr)
 {
 	struct object *o = object_find(IS_PTR, ptr);
 	NEED_CONTEXT();
+	if (o && unsafe_call())
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	if (!o && (o = object_find(IS_ASYNC, ptr)))
 		LOCKED(o->link->used -= o->bytes);
 	if (!o)
@@ -516,6 +520,15 @@ API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr d, CUdeviceptr s, size_t n, CUstre
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 /* These only have to be callable. */
+QUIET(cuPointerSetAttribute, const void *v, int a, CUdeviceptr p)
+QUIET(cuTexObjectCreate, unsigned long long *t, const void *r, const void *h, const void *v)
+QUIET(cuSurfObjectCreate, unsigned long long *t, const void *r)
+QUIET(cuStreamWaitValue32, CUstream s, CUdeviceptr p, unsigned v, unsigned f)
+QUIET(cuStreamWaitValue32_v2, CUstream s, CUdeviceptr p, unsigned v, unsigned f)
+QUIET(cuStreamWaitValue64, CUstream s, CUdeviceptr p, unsigned long long v, unsigned f)
+QUIET(cuStreamWaitValue64_v2, CUstream s, CUdeviceptr p, unsigned long long v, unsigned f)
+QUIET(cuStreamBatchMemOp, CUstream s, unsigned n, void *o, unsigned f)
+QUIET(cuStreamBatchMemOp_v2, CUstream s, unsigned n, void *o, unsigned f)
 QUIET(cuMemcpyAtoA_v2, CUarray d, size_t da, CUarray s, size_t sa, size_t n)
 QUIET(cuMemBatchDecompressAsync, void *p, size_t c, unsigned g, size_t *f, CUstream st)
 QUIET(cuMemcpy2D_v2, const void *c)
@@ -528,6 +541,12 @@ QUIET(cuMemcpyBatchAsync_v2, void *d, void *s, size_t *z, size_t c, void *a, siz
 QUIET(cuMemcpy3DBatchAsync, size_t c, void *o, size_t *f, unsigned long long g, CUstream st)
 QUIET(cuMemcpy3DBatchAsync_v2, size_t c, void *o, unsigned long long g, CUstream st)
 #pragma GCC diagnostic pop
+/* Where nothing is mapped the card faults: here the test does. */
+#define WRITE_VALUE(name, type) API CUresult name(CUstream s, CUdeviceptr p, type v, unsigned f) { (void)s, (void)f; *(type *)(uintptr_t)p = v; return CUDA_SUCCESS; }
+WRITE_VALUE(cuStreamWriteValue32, unsigned)
+WRITE_VALUE(cuStreamWriteValue32_v2, unsigned)
+WRITE_VALUE(cuStreamWriteValue64, unsigned long long)
+WRITE_VALUE(cuStreamWriteValue64_v2, unsigned long long)
 #define FILL(name, type) \
 	static CUresult fill_##type(CUdeviceptr d, type v, size_t n) { for (size_t i = 0; i < n; i++) ((type *)(uintptr_t)d)[i] = v; return CUDA_SUCCESS; } \
 	API CUresult cuMemsetD##name##_v2(CUdeviceptr d, type v, size_t n) { return fill_##type(d, v, n); } \

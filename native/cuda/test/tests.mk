@@ -18,7 +18,7 @@ $(T)/libelasticgpu.so: $(SOURCES) hooks_dlsym.c $(HEADERS)
 
 # Programs with the library linked in, which is how the sanitizers see it; its objects are built once for each of them.
 # Those that run longest come first.
-UNITS = latency calls_oversubscribed calls_peers calls_together fuzz calls_shared neighbours calls_turns calls_arrays calls_swap calls_memory unit calls_contexts calls_graphs turns calls_space
+UNITS = latency calls_oversubscribed calls_peers calls_together fuzz calls_shared neighbours calls_turns calls_arrays calls_swap calls_memory unit calls_contexts calls_captures calls_graphs turns calls_space
 PARTS = $(SOURCES) $(ARBITER)
 plain_FLAGS =
 asan_FLAGS = -fsanitize=address,undefined -fno-sanitize-recover=all

@@ -148,6 +148,61 @@ func TestSharesInSpace(t *testing.T) {
 	}
 }
 
+// Cards of one node are shared in different ways: turns and daemons are each of the card that has them.
+func TestTimeAndSpaceOnDifferentCards(t *testing.T) {
+	b := newBackend(t, conformance.Folder(t))
+	all := daemons{}
+	b.Space = all
+	prepare := func(id string, card int, sharing string) {
+		t.Helper()
+		s := conformance.Subject{}.Share(id, card)
+		s.Parameters = map[string]string{"sharing": sharing}
+		edits, err := b.Prepare(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		attached := slices.ContainsFunc(edits.Mounts, func(m *specs.Mount) bool { return m.ContainerPath == "/run/nvidia-mps" })
+		text, err := os.ReadFile(filepath.Join(b.Dir, "shares", id, "etc", "limits"))
+		if err != nil || attached != (sharing == "space") || strings.Contains(string(text), " sharing space") != attached {
+			t.Errorf("share %s, in %s: mounts %v, limits %s: %v", id, sharing, edits.Mounts, text, err)
+		}
+		for _, folder := range []string{"etc/turns", "requests"} { // the arbiter finds the card's turns, and no other's
+			files, err := os.ReadDir(filepath.Join(b.Dir, "shares", id, folder))
+			if err != nil || len(files) != 1 || files[0].Name() != s.Cards[0].UUID {
+				t.Errorf("share %s has %v in %s: %v", id, files, folder, err)
+			}
+		}
+	}
+	in := func(want map[string]string) {
+		t.Helper()
+		if !maps.Equal(all, want) {
+			t.Errorf("attached %v, want %v", all, want)
+		}
+	}
+	first, second := conformance.Card(0).UUID, conformance.Card(1).UUID
+	prepare("1", 0, "time")
+	prepare("2", 1, "space")
+	prepare("3", 0, "time")
+	prepare("4", 1, "space")
+	in(map[string]string{"2": second, "4": second})
+	for _, id := range []string{"1", "3"} {
+		if err := b.Release(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in(map[string]string{"2": second, "4": second})
+	// The first card is free, and may be shared otherwise now.
+	prepare("5", 0, "space")
+	in(map[string]string{"2": second, "4": second, "5": first})
+	for _, id := range []string{"2", "4"} {
+		if err := b.Release(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prepare("6", 1, "time")
+	in(map[string]string{"5": first})
+}
+
 // New limits of a running container replace the file, in the folder that is mounted.
 func TestLimitsChangeInPlace(t *testing.T) {
 	dir := conformance.Folder(t)
