@@ -189,15 +189,16 @@ static void copies_in_graphs(void)
 	enum { NOT_IN_CAPTURE = 900 };
 	static unsigned char mine[1 << 20];
 	CUdeviceptr p;
-	CUstream stream;
+	CUstream stream, other;
 	CUgraph graph;
 
 	start();
 	EQUAL(cuMemAlloc_v2(&p, sizeof mine), CUDA_SUCCESS);
 	EQUAL(cuStreamCreate(&stream, 1), CUDA_SUCCESS);
+	EQUAL(cuStreamCreate(&other, 1), CUDA_SUCCESS);
 	EQUAL(cuStreamBeginCapture_v2(stream, 2), CUDA_SUCCESS);
 	EQUAL(cuMemcpyHtoDAsync_v2(p, mine, 100, stream), CUDA_SUCCESS);
-	EQUAL(cuCtxSynchronize(), NOT_IN_CAPTURE);
+	EQUAL(cuStreamSynchronize(other), NOT_IN_CAPTURE); /* the error of the copy; what waits for the context spoils a capture */
 	EQUAL(cuMemcpyHtoDAsync_v2(p, mine, sizeof mine, stream), NOT_IN_CAPTURE);
 	EQUAL(cuMemcpyDtoHAsync_v2(mine, p, sizeof mine, stream), NOT_IN_CAPTURE);
 	EQUAL(cuMemcpyDtoH_v2(mine, p, sizeof mine), CUDA_SUCCESS); /* on another stream */
