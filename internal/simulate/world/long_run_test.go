@@ -32,8 +32,9 @@ func TestWeekWithEveryPolicy(t *testing.T) {
 				r.Ended, time.Since(began).Round(time.Second), 100*r.CardsUsed, r.Preemptions, r.Moves, r.Faults, r.Delay.Mean, r.ForBudget.Jobs, r.ForReservation.Jobs, r.Drained)
 			t.Logf("digest of all that happened: %x", decisions.Sum64())
 			t.Logf("%d of %d plans of moves let their job in at once, and %d of %d that moved started again at once; the others wait: %v", w.moves.gotIn, w.moves.plans, w.moves.again, w.moves.moved, w.moves.waits)
-			// Of 3,000 cards 63 to 74 % started again at once, by the nodes that were lost.
-			if 3*w.moves.gotIn < 2*w.moves.plans || 2*w.moves.again < w.moves.moved {
+			// Evicted jobs are gone at once here, so nothing comes between a plan and what it promises; of the jobs that others move
+			// for, one that goes before may take the place.
+			if 100*w.moves.gotIn < 95*w.moves.plans || 100*w.moves.again < 99*w.moves.moved {
 				t.Error("too many moved in vain")
 			}
 			if r.Ended != len(tr.Jobs) || r.Faults == 0 || r.Preemptions == r.Moves {
