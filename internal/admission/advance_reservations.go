@@ -140,6 +140,7 @@ type starting struct {
 	usage     []quota.Amount
 	victims   []victim
 	overrides []*workload
+	beside    []returning // who starts with it
 }
 
 // leaves says that somebody leaves for it.
@@ -206,6 +207,9 @@ func (e *Engine) fitBeside(inForce []*advance, s *starting) bool {
 	mark := e.tx.Checkpoint()
 	defer e.tx.Rollback(mark)
 	e.tx.Add(s.w.queue.node, s.usage, quota.Future)
+	for _, o := range s.beside {
+		e.tx.Add(o.w.queue.node, o.usage, quota.Future)
+	}
 	for _, r := range inForce {
 		q := e.queueOfAdvance(r)
 		for _, u := range r.amounts {
@@ -226,6 +230,12 @@ func (e *Engine) lacking(t *tree, moment time.Time, inForce []*advance, s *start
 	e.liftReservations(t, ofHeads) // for workloads that have not started; each is asked in turn
 	e.liftReservations(t, ofDelayed)
 	used := e.playUntilMoment(t, moment, inForce, s)
+	for _, o := range s.beside {
+		if !e.overBy(o.w, moment) {
+			e.tx.Add(o.w.queue.node, o.usage, quota.Future)
+			countUsed(used, inForce, o.w, o.usage)
+		}
+	}
 	without = e.lackingBeside(inForce, used)
 	e.tx.Add(s.w.queue.node, s.usage, quota.Future)
 	countUsed(used, inForce, s.w, s.usage)
@@ -261,7 +271,7 @@ func (e *Engine) leavesReserved(a *assignment) bool {
 	if a.admissible() {
 		a.aside = nil
 	}
-	return !a.refuseAside(e.takesReserved(&starting{a.w, a.usage, leavers(a.victims), a.overrides})) && !e.lacksReservedNodes(a)
+	return !a.refuseAside(e.takesReserved(&starting{w: a.w, usage: a.usage, victims: leavers(a.victims), overrides: a.overrides})) && !e.lacksReservedNodes(a)
 }
 
 // flavorIsReserved says that a group of pod sets would take what is reserved of a flavor; there may be another.

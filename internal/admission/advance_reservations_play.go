@@ -81,7 +81,7 @@ func (e *Engine) playMoment(t *tree, moment time.Time, inForce []*advance, s *st
 			if v.phase == phaseEvicting && !v.moving {
 				continue
 			}
-			if end := v.endOf((*workload).runLimit); s.leaves(v) || end.After(e.at) && !end.After(moment) {
+			if s.leaves(v) || e.overWhenItRuns(v, moment) {
 				free(v.usage)
 			} else {
 				countUsed(m.used, inForce, v, v.usage)
@@ -101,6 +101,15 @@ func (e *Engine) playMoment(t *tree, moment time.Time, inForce []*advance, s *st
 		}
 	}
 	return m
+}
+
+// overWhenItRuns says that a workload with quota is over at a moment. One that moves starts anew.
+func (e *Engine) overWhenItRuns(v *workload, moment time.Time) bool {
+	if v.phase == phaseEvicting {
+		return e.overBy(v, moment)
+	}
+	end := v.endOf((*workload).runLimit)
+	return end.After(e.at) && !end.After(moment)
 }
 
 // countUsed counts what a workload uses of the reservations that are for it.

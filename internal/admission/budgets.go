@@ -251,7 +251,10 @@ func (e *Engine) committedTo(b *budget, w *workload) int64 {
 		return 0
 	}
 	start := w.spec.StartedAt
-	if start.IsZero() {
+	switch {
+	case w.moving && w.phase == phaseEvicting && w.spec.MaxRunTime <= 0: // it is expected to run so long anew
+		start = e.at
+	case start.IsZero():
 		start = w.spec.Admission.ReservedAt
 	}
 	return times(e.perSecond(b, e.chargedFor(w)), b.within(e.at, start.Add(run)))

@@ -36,6 +36,7 @@ func (e *Engine) Decide(at time.Time) Plan {
 	evals := e.evals
 	e.plan.Admit, e.plan.Evict, e.plan.Panics = e.plan.Admit[:0], e.plan.Evict[:0], e.plan.Panics[:0]
 	e.rebuild()
+	e.reviewNodesAside()
 	for _, c := range e.retryNext {
 		e.reconsider(c)
 	}
@@ -453,6 +454,9 @@ func (e *Engine) process(a *assignment) {
 		return
 	}
 	e.nominate(a)
+	if move(a.victims) {
+		e.setNodesAside(a.victims)
+	}
 }
 
 // admit reserves the workload's quota.

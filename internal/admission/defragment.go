@@ -127,53 +127,75 @@ func (e *Engine) tryMoves(a *assignment, moves []victim) bool {
 	if !e.tryPlace(a) || !e.takeNodes(a) || !e.mayReturn(a, moves) {
 		return false
 	}
-	return !slices.ContainsFunc(moves, func(v victim) bool {
+	return !slices.ContainsFunc(inQueueOrder(moves), func(v victim) bool {
 		_, refusal := e.opts.Placer.Place(e.placeAgainRequest(v.w))
 		return refusal != nil
 	})
 }
 
-// mayReturn says whether budgets and advance reservations let those start again who move for a workload, beside it; if
-// not, the workload is looked at again when they might. It takes nothing that is reserved while they run, so it suffices
-// that they do not either.
+// mayReturn says whether budgets and advance reservations let those start again who move for a workload, beside it and those
+// of them that are tried before; if not, the workload is looked at again when they might. Who starts again may run on longer than it
+// would have.
 func (e *Engine) mayReturn(a *assignment, moves []victim) bool {
 	if !e.refusesApart() {
 		return true
 	}
-	for _, v := range moves {
-		if over := e.returnsBeyondBudget(v.w, a); over != nil {
+	beside := []returning{{w: a.w, usage: a.usage}}
+	for _, v := range inQueueOrder(moves) {
+		if over := e.returnsBeyondBudget(v.w, beside); over != nil {
 			a.over = over
 			return false
 		}
-		if r := e.takesReserved(&starting{w: v.w, usage: v.w.usage, victims: []victim{v}}); r != nil {
+		if r := e.takesReserved(&starting{w: v.w, usage: v.w.usage, victims: moves, beside: beside}); r != nil {
 			a.aside = r
 			return false
 		}
+		beside = append(beside, returning{v.w, v.w.usage})
 	}
 	return true
 }
 
-// returnsBeyondBudget is a budget of which too little is left, beside a workload, for one that starts again; nil: there
-// is none.
-func (e *Engine) returnsBeyondBudget(v *workload, beside *assignment) *overBudget {
+// returning is a workload that starts, for the first time or again, when others move.
+type returning struct {
+	w     *workload
+	usage []quota.Amount
+}
+
+// returnNeeds is what a workload takes of a budget that starts, or starts again, and what of that is committed already.
+func (e *Engine) returnNeeds(b *budget, r returning) (needs, frees int64) {
+	rate := e.perSecond(b, r.usage)
+	if !r.w.hasQuota() {
+		if run := r.w.runLimit(); run > 0 {
+			needs = times(rate, b.within(e.at, e.at.Add(run)))
+		}
+		return needs, 0
+	}
+	frees = e.committedTo(b, r.w)
+	if needs = frees; r.w.spec.MaxRunTime <= 0 && r.w.spec.ExpectedRunTime > 0 { // it is expected to run so long anew
+		needs = times(rate, b.within(e.at, e.at.Add(r.w.spec.ExpectedRunTime)))
+	}
+	return needs, frees
+}
+
+// returnsBeyondBudget is a budget of which too little is left, beside others, for one that starts again; nil: there is none.
+func (e *Engine) returnsBeyondBudget(v *workload, beside []returning) *overBudget {
 	var over *overBudget
 	e.budgetsOf(v.local, v.queue, func(b *budget) bool {
 		rate := e.perSecond(b, v.usage)
 		if rate <= 0 || !e.at.Before(b.spec.Until) {
 			return true
 		}
-		frees := e.committedTo(b, v)
-		needs := frees
-		if v.spec.MaxRunTime <= 0 && v.spec.ExpectedRunTime > 0 { // it is expected to run so long anew
-			needs = times(rate, b.within(e.at, e.at.Add(v.spec.ExpectedRunTime)))
-		}
+		needs, frees := e.returnNeeds(b, returning{v, v.usage})
 		used := e.usedOf(b) - frees
-		e.budgetsOf(beside.w.local, beside.w.queue, func(o *budget) bool {
-			if run := beside.w.runLimit(); o == b && run > 0 {
-				used += times(e.perSecond(b, beside.usage), b.within(e.at, e.at.Add(run)))
-			}
-			return true
-		})
+		for _, o := range beside {
+			e.budgetsOf(o.w.local, o.w.queue, func(other *budget) bool {
+				if other == b {
+					needs, frees := e.returnNeeds(b, o)
+					used += needs - frees
+				}
+				return true
+			})
+		}
 		if left := b.spec.Amount - used; left <= 0 || needs > left {
 			over = &overBudget{budget: b, used: used, spent: b.spent, needs: needs, until: b.spec.Until}
 		}
@@ -184,10 +206,15 @@ func (e *Engine) returnsBeyondBudget(v *workload, beside *assignment) *overBudge
 
 // leavers are the victims that do not come back at once: who moves has its quota again.
 func leavers(victims []victim) []victim {
-	if len(victims) > 0 && victims[0].why == ReasonDefragmentation { // then all of them move
+	if move(victims) {
 		return nil
 	}
 	return victims
+}
+
+// move says of victims that they move to other nodes: all of them, or none.
+func move(victims []victim) bool {
+	return len(victims) > 0 && victims[0].why == ReasonDefragmentation
 }
 
 // Who moves has its quota until it is back, or cannot come back: it stays counted in the future while the workload is

@@ -139,6 +139,8 @@ type Engine struct {
 
 	extras            int // extras of elastic jobs that have quota
 	evicting          map[*workload]struct{}
+	nodesAside        []*workload // of those that move, who have nodes set aside
+	nodesReleased     bool        // less is set aside since others were looked at
 	immovable         immovable
 	vain              vainSearches
 	played            played
@@ -206,6 +208,7 @@ type workload struct {
 	victimGone   bool      // it gave its quota back
 	countedAgain bool      // evicting, and counted in the future while nominations are rebuilt
 	moving       bool      // Workload.Moving, or we have it moved: its quota stays counted in the future
+	nodesAside   bool      // nodes are set aside for its return
 }
 
 type localQueue struct {

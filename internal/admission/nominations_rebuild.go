@@ -162,6 +162,8 @@ func (e *Engine) renominate(trees ...*tree) {
 	for _, h := range nominees {
 		e.renominateOne(h)
 	}
+	e.setNodesAsideAgain()
+	e.announceNodesReleased()
 	for _, h := range nominees {
 		if h.previous != nil {
 			h.w.queue.updateBorrowing(h.previous.usage)
@@ -252,6 +254,7 @@ func (e *Engine) discountVictims(w *workload) {
 func (e *Engine) renominateOne(h nominee) {
 	w, s := h.w, h.w.nomination.shape
 	e.discountVictims(w)
+	e.releaseNodesAside(w)
 	a := e.newAssignment()
 	defer e.recycle(a)
 	if e.evaluate(w, s, a, fitOnly); !a.admissible() && len(w.victims) > 0 {

@@ -153,7 +153,7 @@ func (p *testPlacer) Place(r PlaceRequest) (any, *Refusal) {
 	free := map[string]int{}
 	for n, node := range p.nodes {
 		if !slices.Contains(r.AvoidNodes, n) {
-			free[n] = node.cards - node.used - node.leaving
+			free[n] = max(0, node.cards-node.used-node.leaving) // nominated ones may be beside those who leave
 		}
 	}
 	placed := testPlacement{}

@@ -363,6 +363,10 @@ func (e *Engine) preempt(w *workload, v victim) {
 	w.in.preempted = e.decision
 	e.setPreemptor(v.w, w)
 	v.w.moving = v.why == ReasonDefragmentation && !v.w.spec.mayShrink()
+	if v.w.moving && e.budgeted.any() {
+		defer e.noteCommitted(v.w, 1) // what it will use from when it is back
+		e.noteCommitted(v.w, -1)
+	}
 	e.evict(Evict{
 		Reason: ReasonPreempted, Preempted: v.why, Preemptor: w.spec.Key, PreemptorUID: w.spec.UID,
 		Message: "Preempted to accommodate a workload (UID: " + w.spec.UID + ") due to " + ruleText(v.why) +

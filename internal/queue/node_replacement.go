@@ -76,11 +76,11 @@ func (s *Shell) replaceLostNode(t *tracked, check *nodeCheck) bool {
 	case len(lost) > 1:
 		there := slices.DeleteFunc(noted, func(host string) bool { return !slices.Contains(lost, host) })
 		s.evictFromNodes(t, "Workload eviction triggered due to multiple TAS assigned node failures, including: "+strings.Join(append(there, more...), ", "))
-		return false
+		return true // until it is: the write may be too late
 	case len(lost) == 0:
 		check.replaceAt = time.Time{}
 		s.setUnhealthyNodes(t, nil)
-		return !check.again.IsZero()
+		return len(noted) > 0 || !check.again.IsZero()
 	case len(more) > 0:
 		check.replaceAt = now.Add(replaceAfter)
 		s.setUnhealthyNodes(t, lost)
@@ -93,23 +93,21 @@ func (s *Shell) replaceLostNode(t *tracked, check *nodeCheck) bool {
 		check.again = inbox.Earlier(check.again, check.replaceAt)
 		return true
 	}
-	return s.replaceOrEvict(t, lost[0])
+	s.replaceOrEvict(t, lost[0])
+	return true
 }
 
-// replaceOrEvict reports whether to try again later.
-func (s *Shell) replaceOrEvict(t *tracked, lost string) bool {
+// replaceOrEvict starts a write that does either, or tries again later. A write may be too late: whether it was done is seen
+// after it.
+func (s *Shell) replaceOrEvict(t *tracked, lost string) {
 	w := s.forEngine(t.object)
 	request := s.placeRequest(&w, t.object)
 	request.AvoidNodes = append(slices.Clip(request.AvoidNodes), s.engine.AvoidNodes(w.Key, s.now())...) // others may have reserved since
 	if found := s.options.Placer.Replace(request, assignedTopologies(t.object), lost); found != nil {
 		s.startWrite(t, s.replaceNode(lost, found))
-		return false
-	}
-	if s.gates.failFast {
+	} else if s.gates.failFast {
 		s.evictFromNodes(t, "Workload was evicted as there was no replacement for unhealthy node(s): "+lost)
-		return false
 	}
-	return true
 }
 
 // lostNodes are the hosts of an admission that are to be replaced, and when there may be more although nothing changes.

@@ -5,9 +5,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -283,6 +285,26 @@ func TestReplaceNodes(t *testing.T) {
 			t.Errorf("evicted for %s", reason)
 		}
 	})
+	// A write that is too late is decided again on the newer object: an eviction, and another host.
+	for want, others := range map[string][]string{"Workload was evicted as there was no replacement for unhealthy node(s): n": nil, "m (1)": {"m"}} {
+		t.Run("too late: "+want, func(t *testing.T) {
+			p, at := start(t, true, others...)
+			p.see(host("n", corev1.ConditionFalse))
+			p.advance(replaceAfter)
+			p.turn(nil)
+			if len(p.workloadWrites.waiting) != 1 {
+				t.Fatalf("%d writes are under way", len(p.workloadWrites.waiting))
+			}
+			sent := p.workloadWrites.waiting[0]
+			p.workloadWrites.waiting = nil
+			p.change("job", func(wl *kueue.Workload) { wl.Labels = map[string]string{"another": "write"} })
+			p.turn([]message{{written: &writeResult{sent: sent, err: apierrors.NewConflict(schema.GroupResource{}, "job", nil)}}})
+			p.see()
+			if got := at(); got != want {
+				t.Errorf("it is at %s", got)
+			}
+		})
+	}
 	t.Run("no other host is free yet", func(t *testing.T) {
 		p, at := start(t, false)
 		lose(p, "n")

@@ -2,9 +2,7 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -12,7 +10,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -212,31 +209,6 @@ func TestTopologyOfAPodSetWithoutPods(t *testing.T) {
 	waitCondition(t, cluster.WorkloadOf(t, job), kueue.WorkloadAdmitted, true)
 }
 
-// awaitCordon waits until the scheduler knows that a pod's node takes no pods: until then, a job's next pods may go there.
-func awaitCordon(t *testing.T, like *corev1.Pod) {
-	t.Helper()
-	tries := 0
-	sandbox.Eventually(t, "the scheduler sends no pods to the node", func(ctx context.Context) error {
-		probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: like.Namespace, Name: fmt.Sprintf("probe-%d", tries)}, Spec: *like.Spec.DeepCopy()}
-		err := cluster.Get(ctx, client.ObjectKeyFromObject(probe), probe)
-		if apierrors.IsNotFound(err) {
-			err = cluster.Create(ctx, probe)
-		}
-		if err != nil {
-			return err
-		}
-		unschedulable := slices.ContainsFunc(probe.Status.Conditions, func(c corev1.PodCondition) bool { return c.Reason == corev1.PodReasonUnschedulable })
-		if probe.Spec.NodeName == "" && !unschedulable {
-			return errors.New("it has not looked at a pod yet")
-		}
-		tries++
-		if err := cluster.Delete(ctx, probe); err != nil || unschedulable {
-			return err
-		}
-		return errors.New("it sent a pod there")
-	})
-}
-
 // A node that an admission names is taken out of service: its pods' successors
 // go to another one, and what was sent there and cannot start is ended.
 func TestTopologyNodeIsLost(t *testing.T) {
@@ -264,7 +236,7 @@ func TestTopologyNodeIsLost(t *testing.T) {
 	}, Spec: sandbox.Job(ns, "", "", 1, "0").Spec.Template.Spec}
 	stray.Spec.NodeSelector = map[string]string{corev1.LabelHostname: old}
 	cluster.Make(t, stray)
-	awaitCordon(t, stray)
+	cluster.AwaitCordon(t, stray)
 	for _, pod := range podsOf(t, job) {
 		if err := cluster.Delete(t.Context(), &pod); client.IgnoreNotFound(err) != nil {
 			t.Fatal(err)

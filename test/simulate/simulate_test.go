@@ -43,6 +43,7 @@ func TestMain(m *testing.M) {
 // nodes of the cluster and of the simulation.
 const (
 	nodes                     = "1x8:H100-80G,1x4:A100-40G"
+	nodeNames                 = "h100-80g-0 a100-40g-0"
 	largestNode, smallestNode = 8, 4 // cards
 )
 
@@ -101,6 +102,18 @@ next,a,103,10,5,0
 last,a,124,5,5,0
 `
 
+// lostJobs run on both nodes when the smaller one is lost: the one that was there takes the place of one of lower priority,
+// which waits for all of the larger node, and another waits until the smaller one is back.
+const lostJobs = `job_id,queue,submit_s,duration_s,gpus,priority
+low,a,0,300,8,0
+high,a,10,140,4,10
+small,a,60,110,3,0
+waits,a,70,400,4,0
+`
+
+// losses of the smaller node: it is away for a minute, once while these jobs run.
+var losses = world.Faults{Seed: 488, Spot: []world.Spot{{Nodes: "A100-40G", Every: 1000, Down: 60}}}
+
 // The simulator tells the truth: the same jobs, submitted and ended in the same order, are evicted and admitted in the same
 // order in a real cluster, with elastic-queue set up as it is there.
 func TestSimulationTellsTheTruth(t *testing.T) {
@@ -109,6 +122,7 @@ func TestSimulationTellsTheTruth(t *testing.T) {
 		"FIFO with a budget": {budget: "7.8"}, "jobs that move": {jobs: movedJobs, moves: true}, "a gang on two nodes": {jobs: gangJobs, twoNodes: true},
 		"MaxMin": {capacity: queuepolicy.CapacityMaxMin}, "EASY backfill": {jobs: passingJobs, backfill: true},
 		"LeastAttainedService": {jobs: usedJobs, alone: true, order: queuepolicy.OrderLeastAttainedService},
+		"a node is lost":       {jobs: lostJobs, losses: losses},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := cluster.Namespace(t)
@@ -122,13 +136,13 @@ func TestSimulationTellsTheTruth(t *testing.T) {
 					j.Limit = 3600 // each card is an hour of the budget; what is spent until the end is less than half an hour
 				}
 			}
-			steps, compared := simulated(t, trace, objects)
+			steps, compared := simulated(t, trace, objects, test.losses)
 			if compared < 2 {
 				t.Fatalf("%d jobs are evicted, wait for what is reserved or for a budget, move, or pass others: too few to compare: %v", compared, steps)
 			}
 			if test.capacity+queuepolicy.Capacity(test.order) != "" || test.backfill {
 				plain := truth{jobs: test.jobs, alone: test.alone}
-				if without, _ := simulated(t, trace, plain.objects(ns)); fmt.Sprint(without) == fmt.Sprint(steps) {
+				if without, _ := simulated(t, trace, plain.objects(ns), test.losses); fmt.Sprint(without) == fmt.Sprint(steps) {
 					t.Fatalf("it changes nothing: %v", steps)
 				}
 			}
@@ -158,6 +172,8 @@ type truth struct {
 	backfill         bool
 	order            queuepolicy.Order
 	alone            bool // all quota is a's: who would borrow preempts nobody of its own queue
+	// losses of nodes: all quota is a's, that of both nodes, and jobs have a topology, so that their nodes are known.
+	losses world.Faults
 }
 
 func (test *truth) objects(ns string) []client.Object {
@@ -178,7 +194,15 @@ func (test *truth) objects(ns string) []client.Object {
 	if test.alone {
 		quotas = map[string]string{"a": "8", "b": "0"}
 	}
-	objects := append(simulatedQueues(ns, quotas), sandbox.Flavor(ns, labels), policy)
+	if len(test.losses.Spot) > 0 {
+		quotas = map[string]string{"a": "12", "b": "0"}
+	}
+	flavor := sandbox.Flavor(ns, labels)
+	objects := append(simulatedQueues(ns, quotas), flavor, policy)
+	if len(test.losses.Spot) > 0 {
+		flavor.Spec.NodeLabels, flavor.Spec.TopologyName = onLinux, ptr.To(kueue.TopologyReference(ns))
+		objects = append(objects, &kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: ns}, Spec: kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: corev1.LabelHostname}}}})
+	}
 	if test.reserved != "" {
 		objects = append(objects, reservedFor(ns+"-b", ns, test.reserved))
 	}
@@ -189,6 +213,9 @@ func (test *truth) objects(ns string) []client.Object {
 	}
 	return objects
 }
+
+// onLinux is what all nodes are.
+var onLinux = map[string]string{corev1.LabelOSStable: "linux"}
 
 // periodThatGoesOn for the hours that jobs may run.
 func periodThatGoesOn() queuepolicy.BudgetPeriod {
@@ -219,26 +246,33 @@ func reservedFor(queue, flavor, cards string) client.Object {
 	return policy
 }
 
-// A step is a job that is submitted or ends, and what comes of it: who is evicted, and who is admitted then.
+// A step is a job that is submitted or ends, or a node that is lost or comes back, and what comes of it: who is evicted, and
+// who is admitted then.
 type step struct {
 	at      int64
 	job     string
-	ends    bool
+	node    string   // instead
+	ends    bool     // or is lost
 	evicted []string // sorted: they are told at once
 	admits  []string
 }
 
 func (s step) String() string {
-	cause := "submitted"
-	if s.ends {
-		cause = "ended"
+	cause := s.job + " submitted"
+	switch {
+	case s.node != "" && s.ends:
+		cause = s.node + " lost"
+	case s.node != "":
+		cause = s.node + " back"
+	case s.ends:
+		cause = s.job + " ended"
 	}
-	return fmt.Sprintf("%s %s: evicted %v, admitted %v", s.job, cause, s.evicted, s.admits)
+	return fmt.Sprintf("%s: evicted %v, admitted %v", cause, s.evicted, s.admits)
 }
 
 // simulated runs the trace, and counts what there is to compare. Each second has one cause, and each cause one admission at most, beside those that move: times of
 // the API are whole seconds, and who of two that were admitted in one of them is the younger is nobody's to know.
-func simulated(t *testing.T, trace *world.Trace, objects []client.Object) (steps []step, compared int) {
+func simulated(t *testing.T, trace *world.Trace, objects []client.Object, losses world.Faults) (steps []step, compared int) {
 	t.Helper()
 	options, err := engineview.Options(cluster.QueueConfiguration(t), features.Set{})
 	if err != nil {
@@ -251,11 +285,15 @@ func simulated(t *testing.T, trace *world.Trace, objects []client.Object) (steps
 	if err := c.AddNodes(nodes); err != nil {
 		t.Fatal(err)
 	}
+	for i := range c.Nodes {
+		c.Nodes[i].Name, c.Nodes[i].Labels = strings.Fields(nodeNames)[i], onLinux
+	}
 	c.Start = time.Now()
 	trace.Map(nil, c)
 	at, evictions, waits, moves, passes := int64(-1), 0, 0, 0, 0
-	pending := map[int]bool{}
-	w, err := world.New(trace, c, world.Settings{Check: true, Watch: func(m world.Moment) {
+	pending, lost := map[int]bool{}, ""
+	on := map[int]string{} // the node of each job that has one
+	w, err := world.New(trace, c, world.Settings{Check: true, Faults: losses, Watch: func(m world.Moment) {
 		name := trace.Jobs[m.Job].ID
 		pending[m.Job] = m.What != world.Started && m.What != world.Ended
 		if m.What == world.Submitted || m.What == world.Ended {
@@ -266,13 +304,19 @@ func simulated(t *testing.T, trace *world.Trace, objects []client.Object) (steps
 			steps = append(steps, step{at: m.At, job: name, ends: m.What == world.Ended})
 			return
 		}
+		if m.At != at && len(losses.Spot) > 0 { // nothing but a node is the cause
+			if at = m.At; m.What == world.Evicted {
+				lost = on[m.Job]
+			}
+			steps = append(steps, step{at: at, node: lost, ends: m.What == world.Evicted})
+		}
 		s := &steps[len(steps)-1]
 		switch m.What {
 		case world.WaitsForReservation, world.WaitsForBudget:
 			waits++
 			return
 		case world.Started:
-			s.admits = append(s.admits, name)
+			s.admits, on[m.Job] = append(s.admits, name), m.Nodes[0].Node
 			for i := range m.Job {
 				if pending[i] && trace.Jobs[i].Queue == trace.Jobs[m.Job].Queue {
 					passes++
@@ -329,10 +373,15 @@ func replay(t *testing.T, ns string, trace *world.Trace, steps []step, test *tru
 				return nil
 			})
 		}
-		seen.step = step{job: want.job, ends: want.ends}
-		if want.ends {
+		seen.step = step{job: want.job, node: want.node, ends: want.ends}
+		switch {
+		case want.node != "" && want.ends:
+			cluster.Drain(t, ns, want.node)
+		case want.node != "":
+			cluster.Uncordon(t, want.node)
+		case want.ends:
 			endPods(t, jobs[want.job])
-		} else {
+		default:
 			jobs[want.job] = submit(t, ns, trace, want.job)
 		}
 		if err := seen.until(t.Context(), want); err != nil {
@@ -440,7 +489,7 @@ func (w *workloadWatch) until(ctx context.Context, want step) error {
 	ctx, cancel := context.WithTimeout(ctx, sandbox.Timeout)
 	defer cancel()
 	for {
-		if done := w.known[want.job] && (!want.ends || w.finished[want.job]); done && slices.Equal(w.step.evicted, want.evicted) && slices.Equal(w.step.admits, want.admits) {
+		if done := want.node != "" || w.known[want.job] && (!want.ends || w.finished[want.job]); done && slices.Equal(w.step.evicted, want.evicted) && slices.Equal(w.step.admits, want.admits) {
 			return nil
 		}
 		if len(w.step.evicted) > len(want.evicted) || len(w.step.admits) > len(want.admits) {

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { Chart } from "./chart";
 import { queueClass } from "./colors";
-import { amount, percent, span } from "./format";
+import { amount, byName, percent, span } from "./format";
 import { type Column, Empty, Heading, Select, Table } from "./parts";
 import { setQuery, useRoute } from "./router";
 
@@ -24,14 +24,16 @@ interface Variant {
   cardHours: number; money?: number; samples?: Sample[]; nodesLost?: number; spotNodesTaken?: number;
   moves?: number; workLostByMovesCardHours?: number; drained?: number;
   waitedForBudget?: Waited; waitedForReservation?: Waited; budgets?: Budget[]; reservations?: Reservation[];
+  notes?: string[]; linesLeftOut?: Record<string, number>; neverStartedJobs?: NeverStarted[]; stopped?: boolean; meanDelayOfAllSubmitted?: number;
 }
+interface NeverStarted { queue: string; why: string; jobs: string[] }
 
 // read a file; what is no result is refused with what it lacks.
 function read(text: string): Variant[] {
   const data = JSON.parse(text) as Variant | Variant[];
   const list = Array.isArray(data) ? data : [data];
   if (!list.length || list.some((v) => typeof v?.jobs !== "number" || !v.jobCompletionTime || !v.queueingDelay)) throw new Error("It has no jobs and their times.");
-  if (list.some((v) => [v.bySize, v.byQueue, v.samples, v.budgets, v.reservations].some((part) => part && !Array.isArray(part)))) throw new Error("Its parts are no lists.");
+  if (list.some((v) => [v.bySize, v.byQueue, v.samples, v.budgets, v.reservations, v.notes, v.neverStartedJobs].some((part) => part && !Array.isArray(part)))) throw new Error("Its parts are no lists.");
   return list;
 }
 
@@ -63,10 +65,12 @@ export function Simulation() {
       {error && <div class="failed" role="alert"><strong>Not opened.</strong><span>{error}</span></div>}
       {!opened && !error && <Empty title="No result is open">Make one: <code>elastic simulate --trace jobs.csv --nodes 8x8:H100-80G -o json &gt; result.json</code>. The file is read in this browser and sent nowhere.</Empty>}
       {opened && <Variants all={variants} />}
+      {shown && <Notes v={shown} all={variants} />}
       {shown?.samples && shown.samples.length > 1 && <Hours v={shown} />}
       {shown?.byQueue && <Groups caption="Queues" list={shown.byQueue} queues />}
       {shown?.budgets && <Budgets list={shown.budgets} />}
       {shown?.reservations && <Reservations list={shown.reservations} />}
+      {shown?.neverStartedJobs && <NotStarted list={shown.neverStartedJobs} stopped={shown.stopped} />}
       {shown?.bySize && <Groups caption="Sizes" list={shown.bySize} />}
     </>
   );
@@ -96,6 +100,17 @@ function Variants({ all }: { all: Variant[] }) {
     ...when(all, (v) => v.money, num("Money", (v) => amount(v.money ?? 0))),
   ];
   return <Table caption="Variants" columnsClass="t-variants t-simulated" columns={columns} rows={all} rowKey={(v) => v.name} />;
+}
+
+// Notes of a variant: what is odd about its trace and cluster, what of the trace is left out, and whether others ended other jobs.
+function Notes({ v, all }: { v: Variant; all: Variant[] }) {
+  const notes = [...(v.notes ?? [])];
+  const left = Object.entries(v.linesLeftOut ?? {}).sort((a, b) => b[1] - a[1] || byName(a[0], b[0]));
+  const lines = left.reduce((sum, [, n]) => sum + n, 0);
+  if (lines) notes.push(`${amount(lines)} of ${amount(v.jobs + lines)} lines of the trace are left out: ${left.map(([why, n]) => `${why} (${amount(n)})`).join(", ")}`);
+  if (all.some((o) => o.ended !== v.ended)) notes.push(`It ended ${amount(v.ended)} of ${amount(v.jobs)} jobs, and not all variants as many: means are of those alone. All that were submitted have waited ${span(v.meanDelayOfAllSubmitted ?? v.queueingDelay.mean)} on average`);
+  if (!notes.length) return null;
+  return <section class="panel why-panel notes" role="note" aria-label="Notes"><h2>Notes</h2><ul class="refs">{notes.map((s) => <li key={s}>{s}</li>)}</ul></section>;
 }
 
 function Hours({ v }: { v: Variant }) {
@@ -147,4 +162,14 @@ function Reservations({ list }: { list: Reservation[] }) {
     num("Cards", (r) => amount(r.cards)), num("From", (r) => span(r.from)), num("Until", (r) => span(r.until)), num("Lacking", (r) => amount(r.lacking)),
   ];
   return <Table caption="Reservations" columnsClass="t-reservations t-simulated" columns={columns} rows={list} rowKey={(r) => `${r.for} ${r.from}`} />;
+}
+
+// Jobs that never started, by what they waited for.
+function NotStarted({ list, stopped }: { list: NeverStarted[]; stopped?: boolean | undefined }) {
+  const columns: Column<NeverStarted>[] = [
+    { name: "Queue", class: "name", text: (g) => g.queue, show: (g) => g.queue },
+    num("Jobs", (g) => amount(g.jobs.length)), { name: "First", text: (g) => g.jobs[0] ?? "", show: (g) => g.jobs[0] },
+    { name: "Why", class: "wide", text: (g) => g.why, show: (g) => <span title={g.why}>{g.why}</span> },
+  ];
+  return <Table caption={stopped ? "Not started when the run was stopped" : "Never started"} columnsClass="t-not-started" columns={columns} rows={list} rowKey={(g) => `${g.queue} ${g.why}`} />;
 }

@@ -169,7 +169,24 @@ test("a result of a simulation", async () => {
   assert.equal(await page.locator(".t-groups [role=rowgroup] .row").count(), JSON.parse(result)[0].byQueue.length);
   assert.match(await text(".t-groups"), /Weighted share/);
   assert.match(await page.locator(".chart", { hasText: "Weighted share, by queue" }).innerText(), /research[\s\S]*vision/);
+  assert.equal(await page.getByRole("note", { name: "Notes" }).count(), 0);
   if (shots) await page.screenshot({ path: join(shots, "simulation.png") });
+  assert.deepEqual(await accessible(page), []);
+
+  // What is odd about a variant: nobody has quota for the new cards.
+  const [, more] = JSON.parse(result);
+  await page.getByRole("combobox", { name: "Variant" }).selectOption(more.name);
+  await page.getByRole("note", { name: "Notes" }).waitFor();
+  assert.deepEqual(await page.getByRole("note", { name: "Notes" }).getByRole("listitem").allInnerTexts(), more.notes);
+  assert.match(more.notes[0], /8 cards have no quota/);
+
+  // Jobs that never start, and lines that are left out.
+  const none = { ...more, name: "none", notes: undefined, ended: more.ended - 2, linesLeftOut: { "asks for part of a card": 3 }, neverStartedJobs: [{ queue: "vision", why: "too large", jobs: ["v1", "v2"] }] };
+  await page.getByLabel("Result").setInputFiles({ name: "none.json", mimeType: "application/json", buffer: Buffer.from(JSON.stringify([none, more])) });
+  await page.getByRole("combobox", { name: "Variant" }).selectOption(none.name);
+  await page.locator(".t-not-started .row").nth(1).waitFor();
+  assert.match(await page.getByRole("note", { name: "Notes" }).innerText(), /3 of \d+ lines of the trace are left out: asks for part of a card \(3\)[\s\S]*It ended \d+ of \d+ jobs/);
+  assert.match(await text(".t-not-started"), /vision[\s\S]*2[\s\S]*v1[\s\S]*too large/);
   assert.deepEqual(await accessible(page), []);
 
   // What became of a budget and a reservation.

@@ -3,6 +3,7 @@ package simulate
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,7 @@ func Command() *cobra.Command {
 	var sets []string
 	files := &outputs{}
 	var alone bool
+	var seeds int
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Run a trace of jobs through the real engines: what would this cluster do?",
@@ -85,7 +87,7 @@ queue/* stands for every queue. Of names with dots the longest that there is cou
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			world.CollectSeldom()
-			variants, err := in.compare(cmd, sets, files, alone)
+			variants, err := in.compare(cmd, sets, files, alone, seeds)
 			if err != nil {
 				return errors.Join(err, files.close(nil))
 			}
@@ -102,6 +104,7 @@ queue/* stands for every queue. Of names with dots the longest that there is cou
 	cmd.Flags().StringVar(&files.plotTo, "plot", "", "also draw cards in use, jobs waiting and the use and shares of queues over time into this SVG file")
 	cmd.Flags().StringVar(&files.timelineTo, "timeline", "", "also write what happened to each job in each variant, and where it ran, into this CSV file")
 	cmd.Flags().BoolVar(&alone, "alone", false, "also run each queue on its own quota, and say how much later or earlier its jobs end by sharing (finish-time fairness)")
+	cmd.Flags().IntVar(&seeds, "seeds", 1, "run each variant in which nodes are lost under so many seeds, from --seed on, and say how much its figures differ; all else is of the first")
 	printer.AddTo(cmd)
 	cmd.AddCommand(explainCommand(), costCommand())
 	return cmd
@@ -109,7 +112,7 @@ queue/* stands for every queue. Of names with dots the longest that there is cou
 
 // compare runs the cluster as it is and every variant of it. All of them are made before the first is run: a word that cannot be read is
 // told at once.
-func (in *inputs) compare(cmd *cobra.Command, sets []string, files *outputs, alone bool) ([]world.Variant, error) {
+func (in *inputs) compare(cmd *cobra.Command, sets []string, files *outputs, alone bool, seeds int) ([]world.Variant, error) {
 	trace, cluster, settings, err := in.read(cmd.Context())
 	if err != nil {
 		return nil, err
@@ -125,6 +128,10 @@ func (in *inputs) compare(cmd *cobra.Command, sets []string, files *outputs, alo
 	}
 	if err := world.CheckNodes(&settings.Faults, clusters); err != nil {
 		return nil, err
+	}
+	draws := func(c *world.Cluster) bool { return c.Draws(settings.Faults) }
+	if seeds < 1 || seeds > 1 && !slices.ContainsFunc(clusters, draws) {
+		return nil, fmt.Errorf("--seeds %d: want 1 or more, and with more than 1 nodes that are lost by chance: --fault-every, --spot, or faults of a --set", seeds)
 	}
 	if err := files.open(trace); err != nil {
 		return nil, err
@@ -148,9 +155,28 @@ func (in *inputs) compare(cmd *cobra.Command, sets []string, files *outputs, alo
 			}
 			w.Against(apart, report)
 		}
+		if seeds > 1 && draws(changed) {
+			if report.Seeds, err = overSeeds(cmd, name, trace, changed, settings, report, seeds); err != nil {
+				return nil, err
+			}
+		}
 		out = append(out, world.Variant{Name: name, Report: report})
 	}
 	return out, nil
+}
+
+// overSeeds runs a variant under the seeds after the first one, too, and says how figures differ.
+func overSeeds(cmd *cobra.Command, name string, trace *world.Trace, cluster *world.Cluster, settings world.Settings, first *world.Report, seeds int) (*world.OverSeeds, error) {
+	reports := []*world.Report{first}
+	for len(reports) < seeds {
+		settings.Faults.Seed++
+		_, report, err := simulated(cmd, fmt.Sprintf("%s, seed %d", name, settings.Faults.Seed), trace, cluster, settings)
+		if err != nil {
+			return nil, err
+		}
+		reports = append(reports, report)
+	}
+	return world.Over(reports), nil
 }
 
 // simulated runs a trace on a cluster, and says on a terminal how far it is.

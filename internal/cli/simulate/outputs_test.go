@@ -1,10 +1,14 @@
 package simulate
 
 import (
+	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/elastic-ai/elastic/internal/simulate/world"
 )
 
 // What is wrong is told before the first run, and files that cannot be written take nothing away from the result.
@@ -51,6 +55,43 @@ func TestVariantsThatEndedOtherJobs(t *testing.T) {
 	same := run(t, "--trace", "jobs.csv", "--nodes", "2x8", "--queue", "q", "--set", "+1x8", "--start", "2026-12-01T08:00")
 	if strings.Contains(same, "different numbers") || strings.Contains(same, "by --start") {
 		t.Error(same)
+	}
+}
+
+// Under several seeds, variants in which nodes are lost say how much their figures differ; the others do not.
+func TestSeeds(t *testing.T) {
+	docs, err := filepath.Abs(filepath.Dir(page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape := []string{"--trace", docs + "/simulate/jobs.csv", "--shape", docs + "/simulate/queues.csv"}
+	for _, wrong := range [][]string{{"--seeds", "0"}, {"--seeds", "2"}} {
+		if out, err := try(append(shape, wrong...)...); err == nil || !strings.Contains(err.Error(), "nodes that are lost by chance") {
+			t.Errorf("%v: %v\n%s", wrong, err, out)
+		}
+	}
+	lossy := append(shape, "--set", "faults.every=6h,faults.down=2h")
+	var variants []world.Variant
+	if err := json.Unmarshal([]byte(run(t, append(lossy, "--seeds", "3", "-o", "json")...)), &variants); err != nil {
+		t.Fatal(err)
+	}
+	over := variants[1].Seeds
+	if variants[0].Seeds != nil || over == nil || over.Seeds != 3 || over.Delay.Least >= over.Delay.Most || over.Delay.Mean <= over.Delay.Least || over.Delay.Mean >= over.Delay.Most {
+		t.Fatalf("%+v, %+v", variants[0].Seeds, over)
+	}
+	sum := 0.0
+	for _, seed := range []string{"1", "2", "3"} {
+		var one []world.Variant
+		if err := json.Unmarshal([]byte(run(t, append(lossy, "--seed", seed, "-o", "json")...)), &one); err != nil {
+			t.Fatal(err)
+		}
+		if mean := one[1].Delay.Mean; mean < over.Delay.Least || mean > over.Delay.Most {
+			t.Errorf("seed %s: %v is not in %+v", seed, mean, over.Delay)
+		}
+		sum += one[1].Delay.Mean
+	}
+	if mean := sum / 3; math.Abs(mean-over.Delay.Mean) > 1e-6*mean {
+		t.Errorf("%v, not %v", over.Delay.Mean, mean)
 	}
 }
 

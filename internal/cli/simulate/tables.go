@@ -36,6 +36,7 @@ func printVariants(w output.Writer, variants []world.Variant, wide bool) {
 		}
 	}
 	printSurvivors(w, variants)
+	printSeeds(w, variants)
 	printNotes(w, variants)
 	for _, v := range variants {
 		printNotStarted(w, &v)
@@ -68,6 +69,28 @@ func printSurvivors(w output.Writer, variants []world.Variant) {
 		table.Add(v.Name, jobs(v.Report), hours(mean))
 	}
 	table.Print(w, true)
+}
+
+// printSeeds prints how figures of variants differ with what is drawn by chance.
+func printSeeds(w output.Writer, variants []world.Variant) {
+	table := output.Table{Indent: "  ", Columns: columns("VARIANT", "JCT MEAN", "DELAY MEAN", "DELAY P99", "MAKESPAN", "EVICTIONS", "LOST")}
+	seeds := 0
+	for _, v := range variants {
+		s := v.Seeds
+		if s == nil {
+			continue
+		}
+		seeds = s.Seeds
+		in := func(r world.Range, unit float64, format string) string {
+			return fmt.Sprintf(format+", "+format+" to "+format, r.Mean/unit, r.Least/unit, r.Most/unit)
+		}
+		table.Add(v.Name, in(s.JCT, 3600, "%.2f h"), in(s.Delay, 3600, "%.2f h"), in(s.DelayP99, 3600, "%.2f h"), in(s.Makespan, 3600, "%.2f h"),
+			in(s.Evictions, 1, "%.0f"), in(s.LostHours, 1, "%.0f card-h"))
+	}
+	if seeds > 0 {
+		fmt.Fprintf(w, "\nOver %d seeds, the mean, the least and the most; all else is of the first seed:\n", seeds)
+		table.Print(w, true)
+	}
 }
 
 // printNotStarted names jobs that never started, and says why.

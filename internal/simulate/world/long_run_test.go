@@ -31,9 +31,10 @@ func TestWeekWithEveryPolicy(t *testing.T) {
 			t.Logf("%d jobs in %s, %.0f %% of cards used, %d preemptions, %d of them moves, %d nodes lost, mean delay %.0f s, %d jobs waited for budgets and %d for reservations, %d were drained",
 				r.Ended, time.Since(began).Round(time.Second), 100*r.CardsUsed, r.Preemptions, r.Moves, r.Faults, r.Delay.Mean, r.ForBudget.Jobs, r.ForReservation.Jobs, r.Drained)
 			t.Logf("digest of all that happened: %x", decisions.Sum64())
-			t.Logf("%d of %d plans of moves let their job in at once, and %d of %d that moved started again at once", w.moves.gotIn, w.moves.plans, w.moves.again, w.moves.moved)
-			// Of 3,000 cards 63 to 74 % started again at once, by the nodes that were lost.
-			if 3*w.moves.gotIn < 2*w.moves.plans || 2*w.moves.again < w.moves.moved {
+			t.Logf("%d of %d plans of moves let their job in at once, and %d of %d that moved started again at once; the others wait: %v", w.moves.gotIn, w.moves.plans, w.moves.again, w.moves.moved, w.moves.waits)
+			// Evicted jobs are gone at once here, so nothing comes between a plan and what it promises; of the jobs that others move
+			// for, one that goes before may take the place.
+			if 100*w.moves.gotIn < 95*w.moves.plans || 100*w.moves.again < 99*w.moves.moved {
 				t.Error("too many moved in vain")
 			}
 			if r.Ended != len(tr.Jobs) || r.Faults == 0 || r.Preemptions == r.Moves {
@@ -62,7 +63,7 @@ func TestWeekWithEveryPolicy(t *testing.T) {
 func everyPolicy(cards int) string {
 	return "queue/*.withinClusterQueue=LowerPriority,queue/a.order=LeastAttainedService,queue/b.backfill=EASY,queue/b.borrowingLimit=16,queue/c.weight=2," +
 		"policy.preemptAfter=5m,policy.preemptionCooldown=10m,policy.noPreemptionRings=on," +
-		fmt.Sprintf("cohort/all.budget=%d/Day,queue/a.budget=%d/Week/Drain,queue/c.budget=%d/Day,", cards*23, cards*41, cards*6) +
+		fmt.Sprintf("cohort/all.budget=%d/Day,queue/a.budget=%d/Week/Drain,queue/c.budget=%d/Day/Drain,", cards*23, cards*41, cards*6) +
 		fmt.Sprintf("queue/b.reservation=%d@50h+6h,queue/a.reservation=%d@0 12 * * *+1h,", cards/4, cards/2) +
 		fmt.Sprintf("queue/c.shareOfNodes=25/10m,queue/b.window=%d@0 20 * * *+10h,", cards/4+8) +
 		"queue/b.quantile=80,queue/a.runTime=1h,queue/a.quantile=90," +

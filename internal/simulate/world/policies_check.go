@@ -228,9 +228,17 @@ func (c *Cluster) nominalBelow(root, flavor, resource string) int64 {
 
 // moves are the jobs that moved in this step, and for whom, and what became of all so far.
 type moves struct {
-	jobs, of     []int
+	jobs, of     []movedJob
 	plans, gotIn int // plans, and those whose job started at once
 	moved, again int // jobs that moved, and those that started again at once
+	// waits is why others did not, and how many.
+	waits map[admission.Reason]int
+}
+
+// movedJob is one that moved, or for which others did, and how often it had started by then.
+type movedJob struct {
+	job int
+	run int32
 }
 
 // checkMoves says whether a plan moves more jobs for one than its queue allows, has them lose more work, or moves some for
@@ -248,12 +256,12 @@ func (w *World) checkMoves(plan []admission.Evict) error {
 		of = by
 		moved++
 		lost += w.now - w.jobs[mover].since
-		w.moves.jobs = append(w.moves.jobs, mover)
+		w.moves.jobs = append(w.moves.jobs, movedJob{mover, w.jobs[mover].run})
 	}
 	if of < 0 {
 		return nil
 	}
-	w.moves.of = append(w.moves.of, of)
+	w.moves.of = append(w.moves.of, movedJob{of, w.jobs[of].run})
 	j := &w.trace.Jobs[of]
 	at := slices.IndexFunc(w.cluster.Queues, func(q admission.Queue) bool { return q.Name == j.Queue })
 	if d := w.cluster.Queues[at].Defragmentation; d == nil || moved > d.Moves || lost > int64(d.LostWork/time.Second) {
@@ -262,19 +270,23 @@ func (w *World) checkMoves(plan []admission.Evict) error {
 	return nil
 }
 
-// noteMoved counts who of them runs at the end of the step. One that goes before the job for which others moved, or before
-// one of them, may be in its place.
+// noteMoved counts who of them started in this step, whatever became of it then, and says why others did not.
 func (w *World) noteMoved() {
 	m := &w.moves
-	run := func(jobs []int) (sum int) {
-		for _, job := range jobs {
-			if w.jobs[job].phase == running {
+	started := func(jobs []movedJob) (sum int) {
+		for _, one := range jobs {
+			if w.jobs[one.job].run > one.run {
 				sum++
+				continue
 			}
+			if m.waits == nil {
+				m.waits = map[admission.Reason]int{}
+			}
+			m.waits[w.Explain(one.job).Reason]++
 		}
 		return sum
 	}
-	m.plans, m.gotIn = m.plans+len(m.of), m.gotIn+run(m.of)
-	m.moved, m.again = m.moved+len(m.jobs), m.again+run(m.jobs)
+	m.plans, m.gotIn = m.plans+len(m.of), m.gotIn+started(m.of)
+	m.moved, m.again = m.moved+len(m.jobs), m.again+started(m.jobs)
 	m.of, m.jobs = m.of[:0], m.jobs[:0]
 }

@@ -147,6 +147,15 @@ func TestWhatOthersLeaveIsTheirs(t *testing.T) {
 	}
 }
 
+// Nobody starts in the place of one that moves while it ends, though there is quota for both.
+func TestWhoMovesHasNodesSetAside(t *testing.T) {
+	c := set(t, Partitions([]Share{{"q", 2, 8}}), "policy.placement=spread,queue/q.quota=24,queue/q.defragmentation=1/1h")
+	w, r := simulate(t, trace(t, "a,,q,0,9000,2,,,\nb,,q,0,9000,2,,,\nc,,q,1000,100,8,,,\nd,,q,1000,100,6,,,\n"), c, Settings{})
+	if got, want := starts(w), "a 0-9000, b 0-9000, c 1000-1100, d 1100-1200"; got != want || r.Moves != 1 || w.moves.again != 1 {
+		t.Errorf("%s, want %s; %d moves, %+v", got, want, r.Moves, w.moves)
+	}
+}
+
 func TestSetPolicies(t *testing.T) {
 	c := Pool([]Share{{"a", 1, 8}})
 	for set, want := range map[string]string{

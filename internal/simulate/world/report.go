@@ -63,6 +63,8 @@ type Report struct {
 	CardHours  float64  `json:"cardHours"`
 	Money      float64  `json:"money,omitempty"`
 	Samples    []Sample `json:"samples,omitempty"`
+	// Seeds is how figures differ with other seeds, if that was asked for and anything is drawn by chance.
+	Seeds *OverSeeds `json:"overSeeds,omitempty"`
 }
 
 // Spread of a quantity over jobs.
