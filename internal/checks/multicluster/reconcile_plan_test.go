@@ -525,7 +525,7 @@ func TestCostInAnotherCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	bought := admitted(noon, func(wl *kueue.Workload) {
-		wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "machines", State: kueue.CheckStateReady, PodSetUpdates: []kueue.PodSetUpdate{{
+		wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "nodes", State: kueue.CheckStateReady, PodSetUpdates: []kueue.PodSetUpdate{{
 			Name: "main", NodeSelector: map[string]string{cloudv1.PurchaseLabel: "1-1"}, Annotations: map[string]string{cloudv1.PriceAnnotation: "70.00"},
 		}}}}
 	})

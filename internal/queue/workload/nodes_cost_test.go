@@ -17,7 +17,7 @@ import (
 // buy has a workload admitted, on nodes that were ordered before.
 func buy(wl *kueue.Workload, price string, ordered, admitted time.Time) {
 	set(wl, kueue.WorkloadAdmitted, true, "Admitted", "", admitted)
-	wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "machines", State: kueue.CheckStateReady, PodSetUpdates: []kueue.PodSetUpdate{{
+	wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "nodes", State: kueue.CheckStateReady, PodSetUpdates: []kueue.PodSetUpdate{{
 		Name: "workers", NodeSelector: map[string]string{cloudv1.PurchaseLabel: "1-1"},
 		Annotations: map[string]string{cloudv1.PriceAnnotation: price, cloudv1.BoughtAtAnnotation: ordered.Format(time.RFC3339)},
 	}}}}
@@ -62,7 +62,7 @@ func TestCostOfAllRuns(t *testing.T) {
 	cost(wl, began.Add(7*time.Hour), 40)
 
 	second := began.Add(10 * time.Hour)
-	Admit(wl, &admission.Admission{Queue: "cq"}, []string{"machines"}, second)
+	Admit(wl, &admission.Admission{Queue: "cq"}, []string{"nodes"}, second)
 	cost(wl, second.Add(time.Hour), 40) // what is paid until it starts counts then
 	buy(wl, "10.00", second, second.Add(30*time.Minute))
 	cost(wl, second.Add(time.Hour), 50)
