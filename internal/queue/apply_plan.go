@@ -72,6 +72,9 @@ func (s *Shell) admit(a admission.Admit) *change {
 				return false
 			}
 			workload.Admit(wl, given, checks, now)
+			if len(s.objects.Offers) > 0 {
+				workload.NotePrices(wl, s.objects.Priced, now)
+			}
 			if old := s.replacedSlice(wl); old != nil && old.Status.ClusterName != nil {
 				wl.Status.ClusterName = old.Status.ClusterName // the cluster that runs its job
 			}

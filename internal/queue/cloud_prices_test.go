@@ -13,6 +13,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 func priced(flavor, price string) *cloud.CloudOffer {
@@ -72,6 +73,35 @@ func TestPricesOfCloudOffersOrderFlavors(t *testing.T) {
 	submit("and-of-the-cluster")
 	if want := []string{"default", "second", "default", "second", "second", "default", "default", "default", "second", "default"}; !slices.Equal(got, want) {
 		t.Errorf("flavors are %v, want %v", got, want)
+	}
+}
+
+// What a job costs on a flavor with a price is in its status from when it gets quota, and is as it was then. Without a CloudOffer nothing is, nor where
+// nodes are bought for each job: their check says what they cost.
+func TestPriceAtAdmission(t *testing.T) {
+	p := newHarness(t)
+	p.oneQueue()
+	cost := func(name string) float64 {
+		p.submit(name, "main", "", 0, "1")
+		c, _ := workload.CostOf(p.written[name])
+		return c.PerHour
+	}
+	if got := cost("no-prices"); got != 0 {
+		t.Errorf("without a CloudOffer it is %v", got)
+	}
+	p.see(priced("default", "2.5"))
+	if got := cost("priced"); got != 2.5 {
+		t.Errorf("it is %v", got)
+	}
+	p.see(priced("default", "9"))
+	if c, known := workload.CostOf(p.written["priced"]); !known || c.PerHour != 2.5 {
+		t.Errorf("after another price: %+v", c)
+	}
+	bought := priced("default", "9")
+	bought.Spec.Via = &cloud.Via{NodeClass: &cloud.NodeClass{}}
+	p.see(bought)
+	if got := cost("bought"); got != 0 {
+		t.Errorf("before its nodes are bought it is %v", got)
 	}
 }
 

@@ -168,8 +168,8 @@ func timeline(wl *kueue.Workload, pods []*corev1.Pod, events []corev1.Event) []m
 		switch {
 		case c.Type == kueue.WorkloadQuotaReserved && c.Status != metav1.ConditionTrue:
 			m.What = cmp.Or(c.Reason, "Waiting")
-		case c.Status != metav1.ConditionTrue:
-			continue
+		case c.Status != metav1.ConditionTrue, strings.HasPrefix(c.Type, "elasticai.io/") && strings.IndexAny(c.Message, "{[") == 0:
+			continue // what elastic-queue notes for itself tells nobody anything
 		case c.Type == kueue.WorkloadEvicted || c.Type == kueue.WorkloadPreempted:
 			m.What, m.Warning = c.Type+" ("+c.Reason+")", true
 		}

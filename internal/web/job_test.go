@@ -21,6 +21,7 @@ func TestTimeline(t *testing.T) {
 		metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: "Pending", Message: "quota is used up", LastTransitionTime: at(6)},
 		metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "Preempted", Message: forWhom, LastTransitionTime: at(5)},
 		metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionFalse, LastTransitionTime: at(5)},
+		metav1.Condition{Type: "elasticai.io/LastRun", Status: metav1.ConditionTrue, Message: `{"from":"2026-05-01T12:00:00Z"}`, LastTransitionTime: at(5)},
 	)
 	wl.CreationTimestamp = at(0)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "train-0"}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{

@@ -108,8 +108,10 @@ type jobRecord struct {
 	Cards    float64 `json:"cards"`
 	Largest  float64 `json:"largest,omitempty"` // cards of one pod
 	Evicted  int32   `json:"evicted,omitempty"`
-	// PricePerHour is what the nodes cost that were bought for it, in US dollars; absent: none were.
+	// PricePerHour is what the nodes cost that it has and that were bought for it, and Paid what was paid for it before it was admitted: in earlier
+	// runs, and for nodes that started. US dollars; absent: none were.
 	PricePerHour float64 `json:"pricePerHour,omitempty"`
+	Paid         float64 `json:"paid,omitempty"`
 }
 
 // problemRecord is something the server cannot read.
@@ -165,9 +167,9 @@ func jobOf(wl *kueue.Workload) jobRecord {
 		r.Message = strings.ToValidUTF8(r.Message[:longestMessage], "") + "…"
 	}
 	r.Since = since.Unix()
+	r.PricePerHour, r.Paid = job.Price(wl)
 	if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); c != nil && c.Status == metav1.ConditionTrue {
 		r.Admitted = c.LastTransitionTime.Unix()
-		r.PricePerHour, _ = job.PricePerHour(wl)
 		if longest := wl.Spec.MaximumExecutionTimeSeconds; longest != nil {
 			r.Ends = r.Admitted + int64(*longest)
 		}

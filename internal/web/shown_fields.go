@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/json"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/kueuelabels"
 )
@@ -63,9 +64,9 @@ func readMeta(r *jsonReader, name []byte, m *metav1.ObjectMeta) {
 	case "creationTimestamp":
 		m.CreationTimestamp = r.time()
 	case "labels":
-		m.Labels = readShownNames(r)
+		m.Labels = readNames(r, shownNames)
 	case "annotations":
-		m.Annotations = readShownNames(r)
+		m.Annotations = readNames(r, shownNames)
 	case "ownerReferences":
 		r.array(func() { m.OwnerReferences = append(m.OwnerReferences, readOwner(r)) })
 	default:
@@ -73,9 +74,10 @@ func readMeta(r *jsonReader, name []byte, m *metav1.ObjectMeta) {
 	}
 }
 
-func readShownNames(r *jsonReader) (found map[string]string) {
+// readNames reads the values of some names, which are written here once.
+func readNames(r *jsonReader, names []string) (found map[string]string) {
 	r.object(func(name []byte) {
-		at := slices.IndexFunc(shownNames, func(of string) bool { return string(name) == of })
+		at := slices.IndexFunc(names, func(of string) bool { return string(name) == of })
 		if at < 0 {
 			r.skip()
 			return
@@ -83,7 +85,7 @@ func readShownNames(r *jsonReader) (found map[string]string) {
 		if found == nil {
 			found = map[string]string{}
 		}
-		found[shownNames[at]] = r.string()
+		found[names[at]] = r.string()
 	})
 	return found
 }
@@ -305,8 +307,41 @@ func readWorkloadStatus(r *jsonReader, name []byte, s *kueue.WorkloadStatus) {
 		}
 	case "schedulingStats":
 		r.into(&s.SchedulingStats)
+	case "admissionChecks":
+		r.array(func() { readPurchases(r, s) })
 	default:
 		r.skip()
+	}
+}
+
+var (
+	purchaseNames = []string{cloud.PurchaseLabel}
+	priceNames    = []string{cloud.PriceAnnotation, cloud.BoughtAtAnnotation}
+)
+
+// readPurchases reads what a check says of nodes that it bought. Nothing else of checks is shown.
+func readPurchases(r *jsonReader, s *kueue.WorkloadStatus) {
+	var updates []kueue.PodSetUpdate
+	r.within("podSetUpdates", func() {
+		r.array(func() {
+			var u kueue.PodSetUpdate
+			r.object(func(name []byte) {
+				switch string(name) {
+				case "nodeSelector":
+					u.NodeSelector = readNames(r, purchaseNames)
+				case "annotations":
+					u.Annotations = readNames(r, priceNames)
+				default:
+					r.skip()
+				}
+			})
+			if u.NodeSelector != nil && u.Annotations != nil {
+				updates = append(updates, u)
+			}
+		})
+	})
+	if updates != nil {
+		s.AdmissionChecks = append(s.AdmissionChecks, kueue.AdmissionCheckState{PodSetUpdates: updates})
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 )
 
@@ -80,6 +81,13 @@ func arrange(o client.Object, fill *randfill.Filler) {
 			}
 		}
 		o.OwnerReferences[0].Controller = &some.Three
+		check := &o.Status.AdmissionChecks[0]
+		check.PodSetUpdates[0].NodeSelector, check.PodSetUpdates[0].Annotations = map[string]string{cloud.PurchaseLabel: "uid-1"}, map[string]string{cloud.PriceAnnotation: "40.50"}
+		if some.Three {
+			o.Status.AdmissionChecks = nil // a condition says it
+			last := &o.Status.Conditions[len(o.Status.Conditions)-1]
+			*last = metav1.Condition{Type: "elasticai.io/EarlierRunsCost", Status: metav1.ConditionTrue, Message: "12.500000 US dollars"}
+		}
 	}
 }
 

@@ -310,10 +310,12 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// What the nodes cost that were bought for a job is on its page while it has them. A price that is none is not.
+// What the nodes cost that were bought for a job is on its page while it has them, and what it has paid before at any time. A price that is none
+// is not.
 func TestPriceOfBoughtNodes(t *testing.T) {
 	with := func(price string, conditions ...metav1.Condition) float64 {
-		wl := workload("a", "main", conditions...)
+		wl := workload("a", "main", append(conditions, metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue, Reason: "QuotaReserved"})...)
+		wl.Status.Admission = &kueue.Admission{}
 		wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "machines", State: kueue.CheckStateReady, PodSetUpdates: []kueue.PodSetUpdate{
 			{Name: "main", NodeSelector: map[string]string{cloud.PurchaseLabel: "uid-1"}, Annotations: map[string]string{cloud.PriceAnnotation: price}},
 		}}}
@@ -327,5 +329,9 @@ func TestPriceOfBoughtNodes(t *testing.T) {
 	}
 	if got := with("40.50"); got != 0 {
 		t.Errorf("it has not started: %v", got)
+	}
+	waits := workload("a", "main", metav1.Condition{Type: "elasticai.io/EarlierRunsCost", Status: metav1.ConditionTrue, Message: "12.500000 US dollars"})
+	if got := jobOf(waits); got.Paid != 12.5 || got.PricePerHour != 0 {
+		t.Errorf("it waits after a run: %+v", got)
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
@@ -45,6 +46,7 @@ func TestConfigured(t *testing.T) {
 		cfg.MultiKueue.DispatcherName, cfg.MultiKueue.IncrementalDispatcherConfig = v1alpha1.CheapestDispatcher, nil
 	})
 	t.Run("cheapest dispatcher", cheapest)
+	t.Run("cost there", costThere)
 }
 
 // sentTo waits until copies of a workload are in these workers and in no other.
@@ -168,6 +170,29 @@ func soldOutThere(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// What a job costs that runs in another cluster is known here from when that has admitted it, within what the CloudOffer of the cluster allows.
+func costThere(t *testing.T) {
+	offer(t, "bound", "east", "2")
+	ns := arena(t, "4", "0", "east")
+	theirs := &cloud.CloudOffer{ObjectMeta: metav1.ObjectMeta{Name: ns}, Spec: cloud.CloudOfferSpec{
+		Prices: cloud.PriceTable{Inline: priceOf("3")}, Resource: string(sandbox.GPU),
+	}}
+	east.Make(t, theirs)
+	wait(t, east, theirs, "a price", func(o *cloud.CloudOffer) error {
+		if o.Status.PricePerHour != "3" {
+			return fmt.Errorf("status is %+v", o.Status)
+		}
+		return nil
+	})
+	job := forever(sandbox.Job(ns, "job", "main", 2, "1"))
+	manager.Make(t, job)
+	wl := runsIn(t, manager.WorkloadOf(t, job), "east")
+	cost, known := workload.CostOf(wl)
+	if !known || cost.PerHour != 4 { // and not twice 3
+		t.Errorf("it costs %+v, %t: %+v", cost, known, wl.Status.Conditions)
+	}
 }
 
 // priceOf is a table with one place, where a card costs so much an hour.

@@ -95,13 +95,15 @@ function Priority(p: { target: { namespace: string; name: string }; title: strin
   return <button type="button" onClick={() => askFor("WorkloadPriorityClass", "What changes is shown before it is done.", "", (v) => { if (v) change(v); })}>Priority</button>;
 }
 
-// Cost is what the nodes cost that were bought for the present run; otherwise its card-hours, and money where prices of cards are known.
+// Cost is what the nodes cost that were bought for it, in all its runs; otherwise the card-hours of the present one, and money where prices of cards
+// are known.
 function Cost({ record }: { record: Job }) {
-  if (!record.admitted) return null;
   const ended = record.state === "Finished" || record.state === "Failed";
-  const ran = ((ended ? record.since : Date.now() / 1000) - record.admitted) / 3600;
+  const ran = record.admitted ? ((ended ? record.since : Date.now() / 1000) - record.admitted) / 3600 : 0;
+  const hourly = record.pricePerHour ?? 0;
+  if (hourly || record.paid) return <Stat name="Cost" value={`${((record.paid ?? 0) + Math.max(0, ran) * hourly).toFixed(2)} USD`} note={hourly ? `all runs; its nodes at ${hourly.toFixed(2)} an hour` : "nodes of earlier runs"} />;
+  if (!record.admitted) return null;
   const hours = ran * record.cards;
-  if (record.pricePerHour) return <Stat name="Cost" value={`${(ran * record.pricePerHour).toFixed(2)} USD`} note={`nodes at ${record.pricePerHour.toFixed(2)} an hour, bought for this run`} />;
   const prices = live.me?.prices ?? {};
   const model = modelsOf(record)[0];
   const price = model === undefined ? undefined : prices[model];

@@ -17,7 +17,7 @@ export interface Cohort { name: string; parent?: string; share?: number; quotas:
 export interface Job {
   namespace: string; name: string; kind?: string; job?: string; local: string; queue?: string; state: string;
   reason?: string; message?: string; priority: number; class?: string; created: number; since: number;
-  admitted?: number; ends?: number; pods: number; cards: number; largest?: number; evicted?: number; pricePerHour?: number;
+  admitted?: number; ends?: number; pods: number; cards: number; largest?: number; evicted?: number; pricePerHour?: number; paid?: number;
 }
 export interface Problem { what: string; denied?: boolean; message: string }
 

@@ -18,8 +18,8 @@ import (
 // is counted in its status, by the reason of the eviction.
 
 const (
-	// longestStart is how long the nodes that a workload moves to may take: both purchases are paid for meanwhile. Karpenter itself gives
-	// up after 15 minutes.
+	// longestStart is how long nodes may take, those that a workload moves to, too: both purchases are paid for meanwhile. Karpenter itself
+	// gives up after 15 minutes.
 	longestStart = 20 * time.Minute
 	// longestReturn is for how long they are kept from the eviction on: its pods must have stopped by then, and it must have quota again.
 	longestReturn = 15 * time.Minute

@@ -97,7 +97,8 @@ func (c *workloads) handle(ctx context.Context, request ctrl.Request, wl *kueue.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	v := &view{now: c.now().Truncate(time.Second), workload: request.String(), phase: phaseOf(wl, mine), learned: cloudoffers.Learned(offers)}
+	now := c.now().Truncate(time.Second)
+	v := &view{now: now, workload: request.String(), phase: phaseOf(wl, mine), learned: cloudoffers.Learned(offers, now)}
 	v.keepIdle, v.moves, v.moving = keepIdle(offers), movesToSpot(offers), moving(wl)
 	for _, n := range claims {
 		v.claims = append(v.claims, readClaim(n))

@@ -284,7 +284,7 @@ func (v *view) obtainPart(part *part, p *plan) answer {
 	case part.problem != "":
 		return answer{state: kueue.CheckStatePending, message: part.problem}
 	}
-	if ordered := v.ordered(part, p); len(ordered) > 0 {
+	if ordered := v.ordered(part, p); len(ordered) > 0 && !v.givesUp(part, ordered, p) {
 		return v.await(part, ordered, p)
 	}
 	job := v.job(part)
@@ -421,6 +421,34 @@ func (p *part) suits(list []*claim, uid types.UID) bool {
 	return sold || len(list) == first.Nodes && !slices.ContainsFunc(p.offers, func(o cloud.Offer) bool { return o.Place == first.Place })
 }
 
+// givesUp lets an attempt go that takes too long: Karpenter gives up earlier, so nobody makes these nodes now, and another place or flavor may have
+// some. It is a stock-out for others, who would wait as long.
+func (v *view) givesUp(part *part, ordered []*claim, p *plan) bool {
+	oldest := time.Time{} // of those that are not there
+	for _, c := range ordered {
+		if !c.registered && (oldest.IsZero() || c.created.Before(oldest)) {
+			oldest = c.created
+		}
+	}
+	ends := oldest.Add(max(longestStart, 2*part.startUp))
+	switch {
+	case oldest.IsZero():
+		return false
+	case ends.After(v.now):
+		p.look(ends.Sub(v.now))
+		return false
+	}
+	first := ordered[0]
+	if seen := v.learned.Of(first.Place); seen == nil || seen.Obtainable || seen.At.Before(ends) {
+		v.learned.StockOut(first.Place, first.wanted(), v.now)
+		p.learned(first)
+	}
+	for _, c := range ordered {
+		p.letGo = append(p.letGo, c.name)
+	}
+	return true
+}
+
 // await orders the rest of an attempt that was begun, and waits until all of it is there.
 func (v *view) await(part *part, ordered []*claim, p *plan) answer {
 	first := ordered[0].purchase
@@ -436,7 +464,7 @@ func (v *view) await(part *part, ordered []*claim, p *plan) answer {
 		return waiting(there, first.Nodes, first.Place)
 	}
 	v.learnStart(ordered, p)
-	a := answer{state: kueue.CheckStateReady, message: fmt.Sprintf("%s: %s", plural(first.Nodes, "node"), first.Place)}
+	a := answer{state: kueue.CheckStateReady, message: fmt.Sprintf("%s: %s", plural(first.Nodes, "node"), first.Place) + v.expiryNote(ordered)}
 	var notes map[string]string
 	if i := slices.IndexFunc(part.offers, func(o cloud.Offer) bool { return o.Place == first.Place }); i >= 0 {
 		notes = map[string]string{cloudv1.PriceAnnotation: strconv.FormatFloat(part.offers[i].Price*float64(first.Nodes), 'f', 2, 64)}
@@ -448,6 +476,20 @@ func (v *view) await(part *part, ordered []*claim, p *plan) answer {
 		a.updates = append(a.updates, kueue.PodSetUpdate{Name: set, NodeSelector: map[string]string{cloudv1.PurchaseLabel: first.group(v.uid)}, Annotations: notes})
 	}
 	return a
+}
+
+// expiryNote is what who says how long a workload runs should know of its nodes: they end before it has to, whatever runs there; "": they do not.
+func (v *view) expiryNote(ordered []*claim) string {
+	ends := time.Time{}
+	for _, c := range ordered {
+		if !c.expires.IsZero() && (ends.IsZero() || c.expires.Before(ends)) {
+			ends = c.expires
+		}
+	}
+	if !v.declared || ends.IsZero() || !ends.Before(v.now.Add(v.run-v.before)) {
+		return ""
+	}
+	return "; they are deleted by " + ends.UTC().Format("2006-01-02 15:04 MST") + " (expireAfter of the CloudOffer), and it may run longer"
 }
 
 // learnSale counts that nodes were sold as soon as all of them are: others need not wait until they have started. What was seen of the place

@@ -272,6 +272,49 @@ func TestOneWorkloadOneOffer(t *testing.T) {
 	}
 }
 
+// Where nobody makes the nodes of an attempt, as Karpenter does not run, or says nothing of them, it ends: one stock-out is counted, and other places are
+// tried. A CloudOffer that says that nodes take long to start is waited for longer.
+func TestNobodyMakesTheNodes(t *testing.T) {
+	w := newWorld(asking(2, "8", "1"))
+	w.step(99)
+	w.claims[0].registered, w.claims[0].registeredAt = true, w.now
+	w.now = w.now.Add(longestStart - time.Second)
+	if p, _ := w.step(99); w.live() != 2 || p.again != time.Second {
+		t.Fatalf("%+v, looks again in %s", w.claims, p.again)
+	}
+	w.now = w.now.Add(time.Second)
+	v := w.view()
+	v.parts[0].startUp = time.Hour
+	if p := decide(v); len(p.letGo) > 0 || p.again != 100*time.Minute {
+		t.Errorf("its nodes take an hour to start: %+v", p)
+	}
+	w.step(1) // it is killed once that is learned
+	w.step(99)
+	seen := w.learned.Of(sold()[0].Place)
+	if seen == nil || seen.Obtainable || seen.Failures != 1 || w.live() != 2 || w.claims[len(w.claims)-1].Place != sold()[1].Place {
+		t.Errorf("%+v, %+v", seen, w.claims)
+	}
+}
+
+// Who may run longer than the nodes live is told so. They are deleted all the same: that is the end of what a mistake can cost.
+func TestNodesThatEndBeforeTheWorkload(t *testing.T) {
+	for hours, want := range map[int32]string{
+		47: "1 node: aws/us-east-1/a p5.48xlarge spot",
+		49: "1 node: aws/us-east-1/a p5.48xlarge spot; they are deleted by 2026-11-19 12:00 UTC (expireAfter of the CloudOffer), and it may run longer",
+		0:  "1 node: aws/us-east-1/a p5.48xlarge spot", // it does not say
+	} {
+		w := newWorld(asking(1, "8", "1"))
+		if hours > 0 {
+			w.wl.Spec.MaximumExecutionTimeSeconds = ptr.To(hours * 3600)
+		}
+		w.step(99)
+		w.register()
+		if w.step(99); w.state.Message != want {
+			t.Errorf("%d hours: %q", hours, w.state.Message)
+		}
+	}
+}
+
 // A stock-out closes the place for all, siblings go, and the next offer is tried at once; when all are closed the check
 // says Retry, once the CloudOffer says so.
 func TestStockOut(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/features"
 	"github.com/elastic-ai/elastic/internal/kueuelabels"
@@ -504,7 +505,7 @@ func TestFieldManagerOfTheAnswer(t *testing.T) {
 		counted := ""
 		w := &workloads{client: c, recorder: events.NewFakeRecorder(4), admitted: func(queue, cluster string) { counted += queue + " " + cluster }}
 		p := plan{answer: &kueue.AdmissionCheckState{Name: "multi", State: kueue.CheckStateReady}, choose: "a"}
-		if err := w.answer(t.Context(), waiting(nominated("a", "b")), p); err != nil {
+		if err := w.answer(t.Context(), &situation{local: waiting(nominated("a", "b"))}, p); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(sent, test.want) || !strings.Contains(data[0], `"clusterName":"a"`) || strings.Contains(data[0], "nominated") || counted != "cq a" {
@@ -512,6 +513,59 @@ func TestFieldManagerOfTheAnswer(t *testing.T) {
 		}
 		if test.invalid && (!strings.Contains(data[1], `"clusterName":"a"`) || !strings.Contains(data[1], `"nominatedClusterNames":null`)) {
 			t.Errorf("%s: sent %q", name, data[1])
+		}
+	}
+}
+
+// What the nodes cost that a cluster bought for a workload is written with the answer, where the cluster's prices are known here, and no more than those
+// allow. What a cluster says whose prices nobody knows is nothing.
+func TestCostInAnotherCluster(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := kueue.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	bought := admitted(noon, func(wl *kueue.Workload) {
+		wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "nodes", State: kueue.CheckStateReady, PodSetUpdates: []kueue.PodSetUpdate{{
+			Name: "main", NodeSelector: map[string]string{cloudv1.PurchaseLabel: "1-1"}, Annotations: map[string]string{cloudv1.PriceAnnotation: "70.00"},
+		}}}}
+	})
+	for name, test := range map[string]struct {
+		dearest float64
+		want    string
+	}{
+		"as it says":               {40, `\"units\":70000000`},
+		"as much as may be":        {30, `\"units\":60000000`}, // for each of two pods
+		"nobody knows a price":     {0, ""},
+		"there are no CloudOffers": {-1, ""},
+	} {
+		data := ""
+		c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+			SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+				text, err := patch.Data(obj)
+				data = string(text)
+				return err
+			},
+		}).Build()
+		w := &workloads{client: c, recorder: events.NewFakeRecorder(4), now: func() time.Time { return noon }, admitted: func(string, string) {}}
+		if test.dearest >= 0 {
+			w.dearest = func(_ context.Context, cluster string) (float64, error) {
+				if cluster != "a" {
+					t.Errorf("asked for the prices of %s", cluster)
+				}
+				return test.dearest, nil
+			}
+		}
+		s := situation{local: waiting(nominated("a", "b")), now: noon, remotes: []remoteState{at("b", nil), at("a", bought)}}
+		s.check = &s.local.Status.AdmissionChecks[0]
+		p := decide(s, settings{workerLostTimeout: time.Minute})
+		if p.choose != "a" {
+			t.Fatalf("%s: %+v", name, p)
+		}
+		if err := w.answer(t.Context(), &s, p); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(data, "elasticai.io/NodesBought") != (test.want != "") || !strings.Contains(data, test.want) {
+			t.Errorf("%s: %s", name, data)
 		}
 	}
 }

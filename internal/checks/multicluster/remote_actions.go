@@ -276,8 +276,9 @@ func (w *workloads) nominate(ctx context.Context, s *situation, p plan) error {
 	return checks.ApplyStatus(ctx, w.client, nominated)
 }
 
-// answer writes the check's state, and with it which cluster was chosen.
-func (w *workloads) answer(ctx context.Context, wl *kueue.Workload, p plan) error {
+// answer writes the check's state, and with it which cluster was chosen, and what it costs there.
+func (w *workloads) answer(ctx context.Context, s *situation, p plan) error {
+	wl := s.local
 	answered := wl.DeepCopy()
 	answered.Status.AdmissionChecks = checks.MergeStates(wl, *p.answer)
 	if p.choose != "" {
@@ -285,6 +286,9 @@ func (w *workloads) answer(ctx context.Context, wl *kueue.Workload, p plan) erro
 	}
 	if p.answer.State == kueue.CheckStateReady {
 		workload.PlacedElsewhere(answered)
+		if err := w.noteCost(ctx, answered, s.remote(p.sync)); err != nil {
+			return err
+		}
 	}
 	err := checks.ApplyStatus(ctx, w.client, answered)
 	if p.choose != "" && apierrors.IsInvalid(err) { // another dispatcher nominated, and what it wrote must go in the same request
@@ -303,5 +307,18 @@ func (w *workloads) answer(ctx context.Context, wl *kueue.Workload, p plan) erro
 		kind = corev1.EventTypeWarning
 	}
 	w.recorder.Eventf(wl, nil, kind, "MultiKueue", "MultiKueue", "%s", p.answer.Message)
+	return nil
+}
+
+// noteCost notes what the nodes cost that a cluster bought for a workload, where its prices are known here.
+func (w *workloads) noteCost(ctx context.Context, wl *kueue.Workload, at *remoteState) error {
+	if w.dearest == nil || at == nil || at.copy == nil {
+		return nil
+	}
+	most, err := w.dearest(ctx, at.name)
+	if err != nil {
+		return err
+	}
+	workload.NoteBoughtElsewhere(wl, at.copy, most, w.now())
 	return nil
 }

@@ -104,11 +104,19 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		client: mgr.GetClient(), clusters: all, copies: options.Copies, recorder: mgr.GetEventRecorder("elastic-queue-multikueue"), now: time.Now,
 		runTimes: options.RunTimes, settings: settings, dispatched: options.Dispatched, admitted: options.Admitted,
 	}
-	if err := w.setup(mgr, source.Channel(requeues, enqueue)); err != nil {
+	served, err := cloudoffers.Served(mgr)
+	if err != nil {
+		return err
+	}
+	tables := cloudoffers.NewTables(mgr.GetClient(), options.Namespace)
+	if served {
+		w.dearest = tables.Dearest
+	}
+	if err := w.setup(mgr, source.Channel(requeues, enqueue), served); err != nil {
 		return err
 	}
 	if w.offers != nil {
-		reports := &workerReports{clusters: all, tables: cloudoffers.NewTables(mgr.GetClient(), options.Namespace), now: time.Now}
+		reports := &workerReports{clusters: all, tables: tables, now: time.Now}
 		if err := mgr.Add(manager.RunnableFunc(reports.run)); err != nil {
 			return err
 		}
@@ -123,8 +131,8 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	}))
 }
 
-// setup adds the controller of workloads.
-func (w *workloads) setup(mgr ctrl.Manager, requeues source.Source) error {
+// setup adds the controller of workloads. The cluster may have CloudOffers.
+func (w *workloads) setup(mgr ctrl.Manager, requeues source.Source, served bool) error {
 	those := func(is func(client.Object) bool) handler.EventHandler {
 		return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 			return workloadsThat(ctx, w.client, is)
@@ -136,15 +144,9 @@ func (w *workloads) setup(mgr ctrl.Manager, requeues source.Source) error {
 		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(siblingsOf(w.copies)), builder.WithPredicates(moved)).
 		WatchesRawSource(requeues).
 		WithOptions(controller.Options{MaxConcurrentReconciles: atOnce})
-	if w.dispatcher.name == v1alpha1.CheapestDispatcher {
-		served, err := cloudoffers.Served(mgr)
-		if err != nil {
-			return err
-		}
-		if served {
-			w.offers = func(ctx context.Context) ([]cloud.ClusterOffer, error) { return cloudoffers.OfClusters(ctx, w.client) }
-			workloads.Watches(&cloudv1.CloudOffer{}, those(undispatched), builder.WithPredicates(cloudoffers.ClusterPriceChanged()))
-		}
+	if served && w.dispatcher.name == v1alpha1.CheapestDispatcher {
+		w.offers = func(ctx context.Context) ([]cloud.ClusterOffer, error) { return cloudoffers.OfClusters(ctx, w.client) }
+		workloads.Watches(&cloudv1.CloudOffer{}, those(undispatched), builder.WithPredicates(cloudoffers.ClusterPriceChanged()))
 	}
 	return workloads.Complete(w)
 }

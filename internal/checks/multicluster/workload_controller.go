@@ -44,7 +44,9 @@ type workloads struct {
 	recorder events.EventRecorder
 	now      func() time.Time
 	// offers are what clusters cost; nil: that does not matter.
-	offers   func(context.Context) ([]cloud.ClusterOffer, error)
+	offers func(context.Context) ([]cloud.ClusterOffer, error)
+	// dearest is what the dearest node costs that a cluster may buy; nil: there are no CloudOffers.
+	dearest  func(ctx context.Context, cluster string) (float64, error)
 	runTimes checks.RunTimes
 	settings
 	// dispatched and admitted count copies, by ClusterQueue and cluster.
@@ -159,7 +161,7 @@ func (w *workloads) reject(ctx context.Context, s *situation, why string) error 
 	if s.check.State == kueue.CheckStateRejected {
 		return nil // it is about to be evicted
 	}
-	return w.answer(ctx, s.local, plan{answer: s.state(kueue.CheckStateRejected, fmt.Sprintf("%s, Previously: %q", why, s.check.State))})
+	return w.answer(ctx, s, plan{answer: s.state(kueue.CheckStateRejected, fmt.Sprintf("%s, Previously: %q", why, s.check.State))})
 }
 
 // result of a reconciliation.
@@ -339,7 +341,7 @@ func (w *workloads) carryOut(ctx context.Context, s *situation, p plan, kind *re
 	case p.clear:
 		errs = append(errs, checks.WriteStatus(ctx, w.client, s.local, map[string]any{"clusterName": nil, "nominatedClusterNames": nil}))
 	case p.answer != nil:
-		errs = append(errs, w.answer(ctx, s.local, p))
+		errs = append(errs, w.answer(ctx, s, p))
 	}
 	return p.after, errors.Join(errs...)
 }

@@ -3,6 +3,7 @@ package provisioning
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/checks"
 	"github.com/elastic-ai/elastic/internal/cloud"
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 	"github.com/elastic-ai/elastic/internal/queue/cloudoffers"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
@@ -32,7 +34,8 @@ func (c *workloads) learn(ctx context.Context, wl *kueue.Workload, pending []*pe
 	if err := c.client.List(ctx, offers); err != nil {
 		return false, err
 	}
-	learned, now := cloudoffers.Learned(offers.Items), c.now().Truncate(time.Second)
+	now := c.now().Truncate(time.Second)
+	learned := cloudoffers.Learned(offers.Items, now)
 	for i := range offers.Items {
 		offer := &offers.Items[i]
 		var counted []cloud.Place
@@ -71,14 +74,14 @@ func (r *pendingCheck) said() bool {
 	return !at.IsZero()
 }
 
-// outcome of a request, and when it came; zero: it has none.
-func outcome(r *ProvisioningRequest) (nodes bool, at time.Time) {
-	for _, kind := range []string{Failed, Provisioned} {
+// outcome of a request, which is a condition, and when it came; zero: it has none.
+func outcome(r *ProvisioningRequest) (kind string, at time.Time) {
+	for _, kind := range []string{Failed, CapacityRevoked, Provisioned} {
 		if c := apimeta.FindStatusCondition(r.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
-			return kind == Provisioned, c.LastTransitionTime.Time
+			return kind, c.LastTransitionTime.Time
 		}
 	}
-	return false, time.Time{}
+	return "", time.Time{}
 }
 
 // ask is what a number of equal pods ask of nodes.
@@ -103,7 +106,7 @@ func (r *pendingCheck) asksOf(wl *kueue.Workload, offer *cloudv1.CloudOffer) (as
 			}
 			spec := &wl.Spec.PodSets[at].Template.Spec
 			requests, cards := workload.PodRequests(spec), corev1.ResourceName(offer.Spec.CardResource())
-			a := ask{count: int64(ptr.Deref(assigned.Count, wl.Spec.PodSets[at].Count)), plain: isPlain(spec)}
+			a := ask{count: int64(ptr.Deref(assigned.Count, wl.Spec.PodSets[at].Count)), plain: isPlain(spec) && !hasParameters(wl)}
 			for resource, amount := range requests {
 				n := workload.Amount(resource, amount)
 				switch resource {
@@ -123,9 +126,19 @@ func (r *pendingCheck) asksOf(wl *kueue.Workload, offer *cloudv1.CloudOffer) (as
 	return asks
 }
 
+// hasParameters says that a job has parameters of its own for its request, such as one by which it can only fail.
+func hasParameters(wl *kueue.Workload) bool {
+	for name := range wl.Annotations {
+		if strings.HasPrefix(name, kueuelabels.ProvisioningParameterPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // isPlain says that pods ask for nothing that no node may have: a tenant whose request can only fail closes no place for others.
 func isPlain(spec *corev1.PodSpec) bool {
-	ports := slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool {
+	ports := slices.ContainsFunc(slices.Concat(spec.InitContainers, spec.Containers), func(c corev1.Container) bool {
 		return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.HostPort != 0 })
 	})
 	volumes := slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
@@ -138,7 +151,7 @@ func isPlain(spec *corev1.PodSpec) bool {
 
 // learnOf learns what came of a request at places, and returns those of which that was not known.
 func learnOf(learned *cloud.Learned, r *ProvisioningRequest, asks []ask, sold []cloud.Offer, now time.Time) (counted []cloud.Place) {
-	nodes, at := outcome(r)
+	kind, at := outcome(r)
 	for i := range sold {
 		o := &sold[i]
 		if seen := learned.Of(o.Place); seen != nil && !seen.At.Before(at) {
@@ -146,9 +159,11 @@ func learnOf(learned *cloud.Learned, r *ProvisioningRequest, asks []ask, sold []
 		}
 		wanted, fits := nodesOf(o, asks)
 		switch {
-		case nodes:
+		case kind == Provisioned:
 			learned.Obtained(o.Place, wanted, now)
 			learned.Started(o.Place, max(time.Second, at.Sub(r.CreationTimestamp.Time)))
+		case kind == CapacityRevoked:
+			learned.Lost(o.Place, wanted, now)
 		case fits:
 			learned.StockOut(o.Place, wanted, now)
 		default:

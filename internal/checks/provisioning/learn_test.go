@@ -111,6 +111,23 @@ func TestRequestsTeach(t *testing.T) {
 	}
 }
 
+// Nodes that are taken away are a loss, once, and close the places for a while: the next job is sent elsewhere. That they were there before stays known.
+func TestRevokedCapacityTeachesALoss(t *testing.T) {
+	l := newLearning(t, prices)
+	l.says(Provisioned, 5*time.Minute)
+	l.places(t)
+	l.now = func() time.Time { return noon.Add(5 * time.Hour) }
+	l.r.last.Status.Conditions = append(l.r.last.Status.Conditions, metav1.Condition{
+		Type: CapacityRevoked, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon.Add(5 * time.Hour).Add(-time.Minute)),
+	})
+	for range 2 {
+		got := l.places(t)
+		if got[0].Obtainable || got[0].ClosedUntil == nil || got[0].Failures != 1 || got[0].History.Losses != "1" || got[0].History.UpHours == "" || got[0].StartUp == nil {
+			t.Fatalf("revoked: %+v", got[0])
+		}
+	}
+}
+
 // A request that can only fail closes nothing: otherwise a tenant could close a flavor for all with a pod that no node may have.
 func TestRequestsThatTeachNothing(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -123,6 +140,12 @@ func TestRequestsThatTeachNothing(t *testing.T) {
 			l.head().Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}}}
 		}},
 		"a port of the node": {edit: func(l *learning) { l.head().Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}} }},
+		"a port of the node, of a sidecar": {edit: func(l *learning) {
+			l.head().InitContainers = []corev1.Container{{Ports: []corev1.ContainerPort{{HostPort: 80}}}}
+		}},
+		"parameters by which it can only fail": {edit: func(l *learning) {
+			l.wl.Annotations = map[string]string{"provreq.kueue.x-k8s.io/ValidUntilSeconds": "1"}
+		}},
 		"another resource": {edit: func(l *learning) {
 			l.head().Containers[0].Resources.Requests["example.com/x"] = resource.MustParse("1")
 		}},

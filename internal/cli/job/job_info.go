@@ -19,10 +19,10 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cli/output"
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // The status of a job. Suspended is not arena's: a user stopped the job.
@@ -57,7 +57,7 @@ type Info struct {
 	Pods      int        `json:"pods"`
 	Instances []Instance `json:"instances"`
 	Created   time.Time  `json:"creationTimestamp"`
-	// Cost is what its bought nodes have cost since it was admitted, in US dollars; absent where it has none.
+	// Cost is what nodes have cost that were bought for it, in all its runs, in US dollars; absent where none were.
 	Cost *float64 `json:"costUSD,omitempty"`
 }
 
@@ -127,38 +127,27 @@ func (j *Job) Describe(ctx context.Context, c client.Reader, now time.Time) (Inf
 	info.Status, info.Reason = j.standing(view, info.Queue != "", running > 0)
 	begin, end := j.times(view.Ended, now)
 	info.Seconds = int64(end.Sub(begin).Seconds())
-	if price, bought := j.pricePerHour(); bought {
-		info.Cost = ptr.To(price * max(0, end.Sub(begin).Hours()))
-	}
+	info.Cost = j.costBy(now)
 	return info, nil
 }
 
-// pricePerHour is what the nodes cost that were bought for a job; false: none were, or it does not have them.
-func (j *Job) pricePerHour() (price float64, bought bool) {
+// costBy is what the nodes have cost by now that were bought for a job, in all its runs; nil: none were.
+func (j *Job) costBy(now time.Time) *float64 {
 	if j.Workload == nil {
-		return 0, false
+		return nil
 	}
-	return PricePerHour(j.Workload)
+	cost, bought := workload.CostOf(j.Workload)
+	if !bought {
+		return nil
+	}
+	return ptr.To(cost.At(now))
 }
 
-// PricePerHour is what the nodes cost that were bought for a workload which is admitted, in US dollars.
-func PricePerHour(wl *kueue.Workload) (price float64, bought bool) {
-	if !apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted) {
-		return 0, false
-	}
-	counted := map[string]bool{} // pod sets may share a purchase
-	for _, check := range wl.Status.AdmissionChecks {
-		for i := range check.PodSetUpdates {
-			purchase := check.PodSetUpdates[i].NodeSelector[cloud.PurchaseLabel]
-			hourly, err := strconv.ParseFloat(check.PodSetUpdates[i].Annotations[cloud.PriceAnnotation], 64)
-			if purchase == "" || counted[purchase] || err != nil || !(hourly >= 0 && hourly < 1e9) { // so that NaN is none
-				continue
-			}
-			counted[purchase], bought = true, true
-			price += hourly
-		}
-	}
-	return price, bought
+// Price is what the nodes cost an hour that a workload has and that were bought for it, and what was paid for it before they were there, in US
+// dollars.
+func Price(wl *kueue.Workload) (perHour, paid float64) {
+	cost, _ := workload.CostOf(wl)
+	return cost.PerHour, cost.Paid
 }
 
 // standing is the status of a job, and the reason where there is one.

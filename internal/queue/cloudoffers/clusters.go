@@ -52,6 +52,27 @@ func ofCluster(o *v1alpha1.CloudOffer) cloud.ClusterOffer {
 	return offer
 }
 
+// Dearest is what the dearest node costs an hour that another cluster may buy, by the tables here, in US dollars; 0: nobody knows.
+func (t Tables) Dearest(ctx context.Context, cluster string) (most float64, err error) {
+	all := &v1alpha1.CloudOfferList{}
+	if err := t.client.List(ctx, all); err != nil {
+		return 0, err
+	}
+	for i := range all.Items {
+		if all.Items[i].Spec.Cluster() != cluster {
+			continue
+		}
+		sold, err := t.Offers(ctx, &all.Items[i])
+		if err != nil && !IsProblem(err) {
+			return 0, err
+		}
+		for j := range sold {
+			most = max(most, sold[j].Price)
+		}
+	}
+	return most, nil
+}
+
 // longestReported is how far ahead another cluster may say that a place is closed. By itself it closes none for longer.
 const longestReported = 15 * time.Minute
 
@@ -60,7 +81,7 @@ const longestReported = 15 * time.Minute
 // does not mean well, closes a place for some minutes.
 func Reported(theirs []v1alpha1.CloudOffer, sold []cloud.Offer, now time.Time) []v1alpha1.PlaceStatus {
 	bounded := &cloud.Learned{}
-	for _, s := range Learned(theirs).List() {
+	for _, s := range learnedUntil(theirs, time.Time{}).List() {
 		s.At, s.ClosedUntil = earlier(s.At, now), earlier(s.ClosedUntil, now.Add(longestReported))
 		s.Since = earlier(s.Since, s.At)
 		bounded.Remember(s)

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/elastic-ai/elastic/api/cloud/v1alpha1"
@@ -74,6 +76,29 @@ func TestReopens(t *testing.T) {
 	}
 }
 
+// What a cluster may cost at most is what its dearest node does that is meant here; those of others, and broken tables, do not count.
+func TestDearest(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	offer := func(name, cluster, text string, match v1alpha1.Match) *v1alpha1.CloudOffer {
+		o := of(v1alpha1.CloudOfferSpec{Prices: v1alpha1.PriceTable{Inline: text}, Match: match, Via: &v1alpha1.Via{Cluster: cluster}})
+		o.Name = name
+		return o
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		offer("a", "east", table, v1alpha1.Match{Clouds: []string{"gcp"}, CapacityType: v1alpha1.Spot}), offer("b", "east", "?", v1alpha1.Match{}),
+		offer("c", "west", table, v1alpha1.Match{}),
+	).Build()
+	tables := NewTables(c, "ns")
+	for cluster, want := range map[string]float64{"east": 52, "west": 98.32, "north": 0} {
+		if got, err := tables.Dearest(t.Context(), cluster); got != want || err != nil {
+			t.Errorf("%s: %v, %v, want %v", cluster, got, err, want)
+		}
+	}
+}
+
 // What another cluster reports of places counts for its CloudOffer here and for no other, of places that this one sells, and for no longer
 // than it could have been learned.
 func TestReported(t *testing.T) {
@@ -96,7 +121,7 @@ func TestReported(t *testing.T) {
 	here, there := of(v1alpha1.CloudOfferSpec{}), of(v1alpha1.CloudOfferSpec{Via: &v1alpha1.Via{Cluster: "east"}})
 	there.Status.Places = got
 	all := []v1alpha1.CloudOffer{*here, *there}
-	if learnedFor(there, all).Of(place("a", true)).Closed(1, noon).IsZero() || learnedFor(here, all).Of(place("a", true)) != nil || Learned(all).Of(place("a", true)) != nil {
+	if learnedFor(there, all, noon).Of(place("a", true)).Closed(1, noon).IsZero() || learnedFor(here, all, noon).Of(place("a", true)) != nil || Learned(all, noon).Of(place("a", true)) != nil {
 		t.Error("what a cluster reports does not count for it, or counts for others")
 	}
 	// One whose clock is ahead, or that does not mean well.

@@ -185,7 +185,8 @@ func (o *offers) assess(ctx context.Context, offer *v1alpha1.CloudOffer) (status
 	if err := o.client.List(ctx, all); err != nil {
 		return status, err
 	}
-	return assess(offer, sells, learnedFor(offer, all.Items), o.now())
+	now := o.now()
+	return assess(offer, sells, learnedFor(offer, all.Items, now), now)
 }
 
 // target is there: the flavor, or the cluster, that a CloudOffer is for; otherwise err is a problem.

@@ -18,24 +18,35 @@ import (
 // mostPlaces is how many places a CloudOffer remembers.
 const mostPlaces = 256
 
+// mostAhead is how far a clock may be ahead that wrote what was learned: it was another leader's.
+const mostAhead = time.Hour
+
 // Learned is what the statuses of CloudOffers say. Of a place that several of them sell, the last word counts. What other clusters have
-// reported is in the statuses of theirs, and counts for those alone.
-func Learned(offers []v1alpha1.CloudOffer) *cloud.Learned {
+// reported is in the statuses of theirs, and counts for those alone. Nothing is believed that was seen at a time to come: a place would be closed
+// until then, and nothing would be learned of it.
+func Learned(offers []v1alpha1.CloudOffer, now time.Time) *cloud.Learned {
+	return learnedUntil(offers, now.Add(mostAhead))
+}
+
+// learnedUntil is what was seen until a time; zero: at any.
+func learnedUntil(offers []v1alpha1.CloudOffer, until time.Time) *cloud.Learned {
 	l := &cloud.Learned{}
 	for i := range offers {
 		if offers[i].Spec.Cluster() != "" {
 			continue
 		}
 		for j := range offers[i].Status.Places {
-			l.Remember(seen(&offers[i].Status.Places[j]))
+			if s := seen(&offers[i].Status.Places[j]); until.IsZero() || !s.At.After(until) {
+				l.Remember(s)
+			}
 		}
 	}
 	return l
 }
 
 // learnedFor is what counts for one of the CloudOffers.
-func learnedFor(offer *v1alpha1.CloudOffer, all []v1alpha1.CloudOffer) *cloud.Learned {
-	l := Learned(all)
+func learnedFor(offer *v1alpha1.CloudOffer, all []v1alpha1.CloudOffer, now time.Time) *cloud.Learned {
+	l := Learned(all, now)
 	if offer.Spec.Cluster() != "" {
 		for i := range offer.Status.Places {
 			l.Remember(seen(&offer.Status.Places[i]))

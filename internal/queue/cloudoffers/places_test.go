@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	"github.com/elastic-ai/elastic/api/cloud/v1alpha1"
@@ -49,7 +50,7 @@ func TestWhatWasLearnedIsReadAsItWasWritten(t *testing.T) {
 		if err := json.Unmarshal(text, &offers[1].Status); err != nil {
 			t.Fatal(err)
 		}
-		was, is := l.List(), Learned(offers).List()
+		was, is := l.List(), Learned(offers, now).List()
 		if len(was) != len(is) {
 			t.Fatalf("%d places of %d", len(is), len(was))
 		}
@@ -79,15 +80,19 @@ func TestPlacesOfSeveralCloudOffers(t *testing.T) {
 	offers := make([]v1alpha1.CloudOffer, 2)
 	offers[0].Status.Places = Places(second, everywhere, noon)
 	offers[1].Status.Places = Places(first, everywhere, noon)
-	if seen := Learned(offers).Of(place("a", true)); !seen.Obtainable || seen.Failures != 0 {
+	if seen := Learned(offers, noon).Of(place("a", true)); !seen.Obtainable || seen.Failures != 0 {
 		t.Errorf("%+v", seen)
 	}
 	if list := Places(second, func(p cloud.Place) bool { return p.Zone == "b" }, noon); len(list) != 1 || list[0].Zone != "b" {
 		t.Errorf("%+v", list)
 	}
+	offers[1].Status.Places[0].LastSeen = metav1.NewTime(noon.AddDate(1, 0, 0)) // by a leader whose clock was a year ahead
+	if seen := Learned(offers, noon.Add(time.Hour)).Of(place("a", true)); !seen.Obtainable {
+		t.Errorf("what is seen in a year counts now: %+v", seen)
+	}
 	for _, text := range []string{"NaN", "-1", "1e300", "x"} {
 		offers[0].Status.Places[0].History.UpHours = text
-		if seen := Learned(offers).Of(place("a", true)); seen.UpHours != 0 {
+		if seen := Learned(offers, noon).Of(place("a", true)); seen.UpHours != 0 {
 			t.Errorf("%s is %v", text, seen.UpHours)
 		}
 	}

@@ -26,7 +26,7 @@ func Remember(ctx context.Context, c client.Client, offer *v1alpha1.CloudOffer, 
 		return nil, apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "cloudoffers"}, offer.Name, errors.New("it has changed since"))
 	}
 	was := is.DeepCopy()
-	known := Learned([]v1alpha1.CloudOffer{*offer})
+	known := Learned([]v1alpha1.CloudOffer{*offer}, now)
 	is.Status.Places = WithPricesOf(Places(learned, func(p cloud.Place) bool {
 		return known.Of(p) != nil || slices.Contains(counted, p)
 	}, now), was.Status.Places)

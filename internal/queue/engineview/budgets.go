@@ -117,8 +117,18 @@ func (o *Objects) OfferRates() map[string]map[string]int64 {
 	return rates
 }
 
-// Valued is a run with what its nodes cost at the prices that CloudOffers have now. Of those that are bought for a workload
-// the run tells itself.
+// Priced are what amounts cost by the prices that CloudOffers have now, as far as no nodes are bought for each workload.
+func (o *Objects) Priced(amounts []budget.Amount) (list []budget.Amount) {
+	for _, a := range o.Valued(budget.Run{Amounts: amounts}).Amounts {
+		if a.Resource == budget.Money && a.Units > 0 {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// Valued is a run with what its nodes cost at the prices that CloudOffers have now. Of those that are bought for a workload, here or in another
+// cluster, the run tells itself.
 func (o *Objects) Valued(r budget.Run) budget.Run {
 	if len(o.Offers) == 0 {
 		return r
@@ -126,7 +136,7 @@ func (o *Objects) Valued(r budget.Run) budget.Run {
 	amounts := slices.Clone(r.Amounts)
 	for _, a := range r.Amounts {
 		offer := o.Offers[a.Flavor]
-		if offer == nil || offer.Spec.Via != nil {
+		if offer == nil || offer.Spec.NodeClass() != nil || tellsPrice(&r, a.Flavor) {
 			continue
 		}
 		if resource, price, known := PriceOf(offer); known && resource == a.Resource {
@@ -135,4 +145,8 @@ func (o *Objects) Valued(r budget.Run) budget.Run {
 	}
 	r.Amounts = amounts
 	return r
+}
+
+func tellsPrice(r *budget.Run, flavor string) bool {
+	return slices.ContainsFunc(r.Amounts, func(a budget.Amount) bool { return a.Resource == budget.Money && a.Flavor == flavor })
 }

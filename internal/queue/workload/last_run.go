@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/queue/budget"
 )
@@ -28,8 +25,6 @@ const (
 	BudgetFinalizer = "elasticai.io/budget"
 	// lastRunCondition tells of the run that a workload without quota had last.
 	lastRunCondition = "elasticai.io/LastRun"
-	// boughtCondition tells, of a workload that is being evicted, what its nodes cost: its checks have begun anew.
-	boughtCondition = "elasticai.io/NodesBought"
 	// stoppedAnnotation says when the job of a deleted workload had stopped.
 	stoppedAnnotation = "elasticai.io/stopped-at"
 )
@@ -167,77 +162,6 @@ func reportLastRun(wl *kueue.Workload, now time.Time) {
 		Type: lastRunCondition, Status: metav1.ConditionTrue, Reason: "QuotaReleased", Message: string(message),
 		LastTransitionTime: metav1.NewTime(now), ObservedGeneration: wl.Generation,
 	})
-}
-
-// mostPrice is what nodes of a workload cost an hour at most, in US dollars, as far as is believed.
-const mostPrice = 1e6
-
-// boughtAmounts are what the nodes cost that were bought for a workload, as its check says, from when they were ordered. Until it is
-// admitted it has none: what becomes of an attempt is not known.
-func boughtAmounts(wl *kueue.Workload) (list []budget.Amount) {
-	admitted := condition(wl, kueue.WorkloadAdmitted)
-	if admitted == nil || admitted.Status != metav1.ConditionTrue {
-		return nil
-	}
-	counted := map[string]bool{} // pod sets may share a purchase
-	for _, check := range wl.Status.AdmissionChecks {
-		for i := range check.PodSetUpdates {
-			update := &check.PodSetUpdates[i]
-			purchase := update.NodeSelector[cloudv1.PurchaseLabel]
-			hourly, err := strconv.ParseFloat(update.Annotations[cloudv1.PriceAnnotation], 64)
-			if purchase == "" || counted[purchase] || err != nil || !(hourly > 0 && hourly <= mostPrice) { // so that NaN is none
-				continue
-			}
-			counted[purchase] = true
-			list = append(list, budget.Amount{
-				Flavor: flavorOfCards(wl.Status.Admission, update.Name), Resource: budget.Money, Units: int64(math.Round(hourly * 1e6)),
-				Since: paidSince(update, admitted.LastTransitionTime.Time),
-			})
-		}
-	}
-	if len(list) == 0 {
-		return noted(wl)
-	}
-	return list
-}
-
-// paidSince is when the nodes of a pod set were ordered; where the check does not say, or it cannot be, when the workload was admitted. No
-// more than the run counts, whatever is said.
-func paidSince(update *kueue.PodSetUpdate, admitted time.Time) time.Time {
-	if at, err := time.Parse(time.RFC3339, update.Annotations[cloudv1.BoughtAtAnnotation]); err == nil && at.Before(admitted) {
-		return at
-	}
-	return admitted
-}
-
-// noteBought notes what the nodes of a workload cost, whose checks are about to forget it.
-func noteBought(wl *kueue.Workload, now time.Time) {
-	if !TellsRuns(wl) || !HasReservation(wl) {
-		return
-	}
-	var report []reportedAmount
-	for _, a := range boughtAmounts(wl) {
-		a.Since = a.Since.UTC()
-		report = append(report, reportedAmount(a))
-	}
-	if message, err := json.Marshal(report); err == nil && len(report) > 0 {
-		set(wl, boughtCondition, true, "Evicted", string(message), now)
-	}
-}
-
-// noted is what noteBought noted; what nobody can read is nothing.
-func noted(wl *kueue.Workload) (list []budget.Amount) {
-	note := condition(wl, boughtCondition)
-	var report []reportedAmount
-	if note == nil || note.Status != metav1.ConditionTrue || json.Unmarshal([]byte(note.Message), &report) != nil {
-		return nil
-	}
-	for _, a := range report {
-		if a.Resource == budget.Money {
-			list = append(list, budget.Amount(a))
-		}
-	}
-	return list
 }
 
 // flavorOfCards is the flavor of a pod set's cards, or of its first resource.

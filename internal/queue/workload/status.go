@@ -29,7 +29,7 @@ const (
 var (
 	admissionConditions = []string{
 		kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadEvicted,
-		kueue.WorkloadPreempted, kueue.WorkloadRequeued, kueue.WorkloadDeactivationTarget, lastRunCondition, boughtCondition, avoidNodesCondition, request.ElsewhereCondition,
+		kueue.WorkloadPreempted, kueue.WorkloadRequeued, kueue.WorkloadDeactivationTarget, lastRunCondition, boughtCondition, pricedCondition, earlierRunsCondition, avoidNodesCondition, request.ElsewhereCondition,
 		kueue.WorkloadBlockedOnPreemptionGates,
 	}
 	jobConditions = []string{kueue.WorkloadFinished, kueue.WorkloadPodsReady, kueue.WorkloadWaitingForReplacementPods}
@@ -267,9 +267,8 @@ func IsSinglePod(wl *kueue.Workload) bool {
 func release(wl *kueue.Workload, reason, message string, now time.Time) bool {
 	changed := wl.Status.Admission != nil
 	reportLastRun(wl, now)
-	if isTrue(wl, boughtCondition) {
-		set(wl, boughtCondition, false, "QuotaReleased", "", now)
-	}
+	noteRunCost(wl, now)
+	forgetNoted(wl, now)
 	wl.Status.Admission, wl.Status.UnhealthyNodes = nil, nil
 	setAvoidNodes(wl, nil, now)
 	setCardsElsewhere(wl, nil, now)

@@ -220,3 +220,29 @@ func TestReadSeriesThatBeginApart(t *testing.T) {
 		t.Errorf("%+v, %+v", a, b)
 	}
 }
+
+// A job that waits is looked at again as another one has bought where nothing was sold, and not only when its time has come: in a cluster the status of the
+// CloudOffer changes, of which all checks hear.
+func TestJobsAreLookedAtAgainAsAPlaceSells(t *testing.T) {
+	m := market(zone("a", spans(0, 20, 280)...))
+	asked := map[time.Duration][]int{}
+	rule := cost.Rule{Shared: true, Choose: func(j *cloud.Job, offers []cloud.Offer, _ *cloud.Learned, now time.Time) cloud.Choice {
+		at := int(now.Sub(m.Start).Minutes())
+		asked[j.Left] = append(asked[j.Left], at)
+		if j.Left == 2*time.Hour && (at == 0 || at == 25) { // it is refused at first
+			return cloud.Choice{Action: cloud.Buy, Offer: &offers[0]}
+		}
+		until := now.Add(time.Hour)
+		if buys := m.Start.Add(25 * time.Minute); j.Left == 2*time.Hour && at < 25 {
+			until = buys
+		}
+		return cloud.Choice{Action: cloud.Wait, Until: until}
+	}}
+	jobs := []cost.Job{{Work: 60, Deadline: 300, Machines: 1}, {Work: 120, Deadline: 300, Machines: 1}, {Work: 180, Deadline: 300, Machines: 1}}
+	cost.Run(m, jobs, rule, &settings)
+	for left, want := range map[time.Duration][]int{time.Hour: {0, 10, 20, 26, 36}, 2 * time.Hour: {0, 1, 11, 21, 25}, 3 * time.Hour: {0, 10, 20, 25, 35}} {
+		if got := asked[left]; len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
+			t.Errorf("one of %s was looked at in minutes %v, want %v", left, got, want)
+		}
+	}
+}

@@ -65,6 +65,7 @@ type run struct {
 	offers []cloud.Offer // spot offers of zones in order, then those on demand
 	now    time.Time
 	t      int
+	opened int // how often a place sold again
 	out    *Result
 }
 
@@ -80,6 +81,7 @@ type runningJob struct {
 	next              int // index of the offer it moves to, plus 1, once its machines have started; 0: none
 	nextIn            int // minutes until then; less than 0: since
 	look              int // when to ask again
+	opened            int // the same when the rule was asked last
 	moves             int // how often it was stopped to go elsewhere
 	done              bool
 }
@@ -104,9 +106,15 @@ func (w *run) begin(t int) {
 // step lets a minute pass for a job. False: no place sells it machines.
 func (w *run) step(j *runningJob) (sold bool) {
 	w.report(j)
-	sold = w.t < j.look || w.ask(j)
+	sold = w.t < j.look && !w.requeued(j) || w.ask(j)
 	w.pass(j)
 	return sold
+}
+
+// requeued says that a job, which waits or runs, is looked at again since another one has bought where nothing was sold: its check is, as the status of
+// the CloudOffer changes.
+func (w *run) requeued(j *runningJob) bool {
+	return w.rule.Shared && j.opened != w.opened && j.starting == 0 && (j.next == 0 || j.nextIn <= 0)
 }
 
 // report has a job say that it has saved its work, a minute later. The rule is asked anew then, as the check is.
@@ -169,6 +177,7 @@ func (w *run) checkLoss(j *runningJob) {
 
 // ask the rule, and do what it says: at most one try to buy in a minute. False: no place sells.
 func (w *run) ask(j *runningJob) (sold bool) {
+	j.opened = w.opened
 	job := w.job(j)
 	if j.on > 0 {
 		if job = w.restarting(j, job); job == nil {
@@ -194,6 +203,9 @@ func (w *run) ask(j *runningJob) (sold bool) {
 		j.learned.StockOut(choice.Offer.Place, j.Machines, w.now)
 		w.out.Tries++
 		return true
+	}
+	if seen := j.learned.Of(choice.Offer.Place); seen == nil || !seen.Obtainable {
+		w.opened++
 	}
 	j.learned.Obtained(choice.Offer.Place, j.Machines, w.now)
 	w.out.Bought++
