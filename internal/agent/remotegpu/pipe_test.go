@@ -16,7 +16,7 @@ func pair(t *testing.T) (one, other net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
+	defer func() { _ = listener.Close() }()
 	if one, err = net.Dial("unix", listener.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestEveryByteIsCarried(t *testing.T) {
 		var all sync.WaitGroup
 		all.Go(func() { pipe(t.Context(), from, to) })
 		all.Go(func() {
-			defer in.Close()
+			defer func() { _ = in.Close() }()
 			for left := sent; len(left) > 0; {
 				n := 1 + random.IntN(100)
 				if random.IntN(3) == 0 {
