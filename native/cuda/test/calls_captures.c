@@ -123,7 +123,7 @@ static void memory_of_a_context_that_ends_goes_with_it(void)
 static void a_wait_that_was_given_up_spoils_none(void)
 {
 	static struct stub_meeting meeting;
-	static struct stub_kernel until_told = {.meeting = &meeting, .ranks = 2};
+	static struct stub_kernel until_met = {.meeting = &meeting, .ranks = 2};
 	CUcontext second;
 	CUdeviceptr p;
 
@@ -132,7 +132,7 @@ static void a_wait_that_was_given_up_spoils_none(void)
 	EQUAL(cuMemAlloc_v2(&p, 4 * MiB), 0);
 	EQUAL(cuCtxCreate_v2(&second, 0, 0), 0);
 	EQUAL(cuMemAlloc_v2(&p, 4 * MiB), 0); /* what was taken last is waited for first */
-	launch(&until_told, NULL);
+	launch(&until_met, NULL);
 	CHECK(!hold_begin(false));
 	hold_end();
 	EQUAL(real_cuCtxSetCurrent(ctx), 0);
