@@ -235,13 +235,17 @@ test("a check before a job is sent", async () => {
   await eventually("it would start", async () => /would start now[\s\S]*h100-80g-/.test(await text("[data-plan]")));
   await page.getByRole("button", { name: "Submit …" }).click();
   await page.locator("[data-confirm]:enabled").click();
-  await eventually("it runs", async () => /from-the-page[\s\S]*Running/.test(await text(".t-jobs")));
+  await eventually("it runs, or has run", async () => /from-the-page[\s\S]*(Running|Finished)/.test(await text(".t-jobs"))); // which takes it seconds
 });
 
 test("nothing is done without a confirmation", async () => {
-  const name = workload("nlp", "from-the-page");
+  kubectl(["delete", "job", "-n", "nlp", "from-the-page"]);
+  kubectl(["create", "-f", join(data, "runs-on.yaml")]);
+  await eventually("it has a workload", async () => workload("nlp", "runs-on"));
+  const name = workload("nlp", "runs-on");
   const active = () => kubectl(["get", "workload", "-n", "nlp", name, "-o", "jsonpath={.spec.active}"]);
   await view(`/jobs/nlp/${name}`);
+  await page.locator("h1 .tag", { hasText: "Running" }).waitFor();
   await page.getByRole("button", { name: "Suspend" }).click();
   await page.getByText("are free for others").waitFor();
   await page.getByRole("button", { name: "Cancel" }).click();
@@ -251,7 +255,7 @@ test("nothing is done without a confirmation", async () => {
   await page.locator("h1 .tag", { hasText: "Held back" }).waitFor();
   assert.equal(active(), "false");
   // A priority class can be added as long as the job does not run.
-  await eventually("the job is suspended", async () => kubectl(["get", "job", "-n", "nlp", "from-the-page", "-o", "jsonpath={.spec.suspend}"]) === "true");
+  await eventually("the job is suspended", async () => kubectl(["get", "job", "-n", "nlp", "runs-on", "-o", "jsonpath={.spec.suspend}"]) === "true");
   await page.getByRole("button", { name: "Priority" }).click();
   await page.getByRole("textbox", { name: "WorkloadPriorityClass" }).fill("urgent");
   await page.getByRole("button", { name: "Go on" }).click();
@@ -263,7 +267,7 @@ test("nothing is done without a confirmation", async () => {
   await page.getByRole("button", { name: "Delete" }).click();
   await page.getByText("cannot be undone").waitFor();
   await page.locator("[data-confirm]:enabled").click();
-  await eventually("it is gone", async () => kubectl(["get", "job", "-n", "nlp", "from-the-page", "--ignore-not-found"]) === "");
+  await eventually("it is gone", async () => kubectl(["get", "job", "-n", "nlp", "runs-on", "--ignore-not-found"]) === "");
   await page.waitForURL((url) => !url.pathname.includes(name)); // the page goes back by itself
   await page.waitForSelector("[data-link=live]");
 });
