@@ -19,7 +19,7 @@ func TestValuedRuns(t *testing.T) {
 		run  []budget.Amount
 		want []budget.Amount
 	}{
-		"whoever makes the nodes":    {nil, []budget.Amount{cards}, []budget.Amount{cards, byPrice}},
+		"nodes that are there":       {nil, []budget.Amount{cards}, []budget.Amount{cards, byPrice}},
 		"by cluster-autoscaler":      {&v1alpha1.Via{ProvisioningClass: "dws"}, []budget.Amount{cards}, []budget.Amount{cards, byPrice}},
 		"none is bought yet":         {&v1alpha1.Via{NodeClass: &v1alpha1.NodeClass{}}, []budget.Amount{cards}, []budget.Amount{cards}},
 		"bought":                     {&v1alpha1.Via{NodeClass: &v1alpha1.NodeClass{}}, []budget.Amount{cards, bought}, []budget.Amount{cards, bought}},
